@@ -18,7 +18,7 @@ use crate::client::{self, Client, FetchError};
 use crate::config::PrometheusReceiverConfig;
 use crate::config::allocator::TargetAllocatorConfig;
 use crate::config::scrape::ScrapeConfig;
-use crate::jobs::{DescribedJob, JobMaker, JobSet};
+use crate::jobs::{DescribedJob, JobBuilder, JobSet};
 use crate::metrics::ScrapeMetrics;
 use tidegate_pipeline::component::{Account, Ceiling, Held};
 use tidegate_pipeline::net::TlsError;
@@ -52,7 +52,7 @@ pub(super) struct Allocator {
     options: TargetAllocatorConfig,
     collector: String,
     config: Arc<PrometheusReceiverConfig>,
-    maker: Arc<JobMaker>,
+    builder: Arc<JobBuilder>,
     metrics: ScrapeMetrics,
 }
 
@@ -62,7 +62,7 @@ impl Allocator {
     pub(super) fn new(
         options: &TargetAllocatorConfig,
         config: &PrometheusReceiverConfig,
-        maker: Arc<JobMaker>,
+        builder: Arc<JobBuilder>,
     ) -> Result<Self, AllocatorError> {
         let of_pod = || std::env::var("POD_NAME").ok();
         let given = Some(options.collector_id.clone()).filter(|id| !id.is_empty());
@@ -76,8 +76,8 @@ impl Allocator {
             options: options.clone(),
             collector: collector.ok_or(AllocatorError::NoName)?,
             config: Arc::new(config.clone()),
-            metrics: maker.metrics(NAME),
-            maker,
+            metrics: builder.metrics(NAME),
+            builder,
         })
     }
 
@@ -85,7 +85,12 @@ impl Allocator {
     pub(super) async fn run(self, stopping: CancellationToken, tasks: TaskTracker) {
         let (options, collector) = (self.options.clone(), self.collector.clone());
         let finish = Arc::new(move |job: &mut ScrapeConfig| add_targets(job, &options, &collector));
-        let mut jobs = JobSet::new(self.maker.clone(), self.config.clone(), finish, (stopping, tasks));
+        let mut jobs = JobSet::new(
+            self.builder.clone(),
+            self.config.clone(),
+            finish,
+            (stopping, tasks),
+        );
         let mut ticks = tokio::time::interval(self.interval);
         ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         loop {
@@ -96,7 +101,7 @@ impl Allocator {
                 Ok((described, _held)) => {
                     let described: Vec<_> = described.iter().collect();
                     let applied = jobs.apply(&described).await;
-                    self.maker.report(NAME, applied.problems);
+                    self.builder.report(NAME, applied.problems);
                 }
                 Err(error) => {
                     let why = format_args!("{}: {error}", self.url);
@@ -116,7 +121,7 @@ impl Allocator {
         if response.status() != StatusCode::OK {
             return Err(FetchError::Status(response.status()).to_string());
         }
-        let memory: &Arc<Account> = &self.maker.limiter().shared.memory;
+        let memory: &Arc<Account> = &self.builder.limiter().shared.memory;
         let mut held = Held::new(memory.clone());
         let mut arrived = 0;
         let reserve = |bytes| {

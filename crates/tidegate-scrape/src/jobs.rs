@@ -51,7 +51,7 @@ const EXPRESSION_FACTOR: usize = 4;
 const READ_FACTOR: usize = 32;
 
 /// Makes pools of jobs.
-pub(super) struct JobMaker {
+pub(super) struct JobBuilder {
     receiver: Arc<str>,
     /// The path of the receiver, for notices.
     path: Arc<str>,
@@ -69,7 +69,7 @@ pub(super) struct JobParts {
     shown: Arc<ScrapePool>,
 }
 
-impl JobMaker {
+impl JobBuilder {
     pub(super) fn new(base: &Context, entry: Entry, limiter: Arc<ScrapeLimiter>) -> Self {
         Self {
             receiver: base.id.clone(),
@@ -171,7 +171,7 @@ struct RunningJob {
 
 /// The jobs from one source.
 pub(super) struct JobSet {
-    maker: Arc<JobMaker>,
+    builder: Arc<JobBuilder>,
     config: Arc<PrometheusReceiverConfig>,
     finish: Finish,
     stopping: CancellationToken,
@@ -190,13 +190,13 @@ pub(super) struct Applied {
 
 impl JobSet {
     pub(super) fn new(
-        maker: Arc<JobMaker>,
+        builder: Arc<JobBuilder>,
         config: Arc<PrometheusReceiverConfig>,
         finish: Finish,
         (stopping, tasks): (CancellationToken, TaskTracker),
     ) -> Self {
         Self {
-            maker,
+            builder,
             config,
             finish,
             stopping,
@@ -246,11 +246,12 @@ impl JobSet {
         }
         let is_new = known.is_none();
         let parts = known.map(|known| known.parts.clone());
-        let parts = parts.unwrap_or_else(|| self.maker.parts(&job.name));
-        let (maker, config, finish) = (self.maker.clone(), self.config.clone(), self.finish.clone());
+        let parts = parts.unwrap_or_else(|| self.builder.parts(&job.name));
+        let (builder, config, finish) = (self.builder.clone(), self.config.clone(), self.finish.clone());
         let (described, parts_of_pool) = (job.clone(), parts.clone());
-        let prepared =
-            tokio::task::spawn_blocking(move || prepare(&maker, &config, &finish, &described, parts_of_pool));
+        let prepared = tokio::task::spawn_blocking(move || {
+            prepare(&builder, &config, &finish, &described, parts_of_pool)
+        });
         let Ok(prepared) = prepared.await else {
             return; // The gateway stops.
         };
@@ -264,7 +265,7 @@ impl JobSet {
             // The job goes on as it was. The next attempt may succeed.
             applied.lacks_memory = true;
             if is_new {
-                self.maker.limiter.shared.scrape_pools.remove(&parts.shown);
+                self.builder.limiter.shared.scrape_pools.remove(&parts.shown);
             }
             return;
         }
@@ -284,7 +285,7 @@ impl JobSet {
 
     /// Forgets jobs whose last loop has ended.
     fn remove_ended(&mut self) {
-        let pools = &self.maker.limiter.shared.scrape_pools;
+        let pools = &self.builder.limiter.shared.scrape_pools;
         self.jobs.retain(|_, job| {
             let control = job.control.as_ref();
             let is_idle = control.is_none_or(|control| control.is_idle.load(Relaxed));
@@ -341,7 +342,7 @@ impl Prepared {
 
 /// Reads the options of a job and makes its pool. This takes time: do not call it on a runtime thread.
 fn prepare(
-    maker: &JobMaker,
+    builder: &JobBuilder,
     config: &PrometheusReceiverConfig,
     finish: &Finish,
     job: &DescribedJob,
@@ -350,7 +351,7 @@ fn prepare(
     if job.options.len() > MAX_JOB_BYTES {
         return Prepared::refused(job, &format!("its options have more than {MAX_JOB_BYTES} bytes"));
     }
-    let mut held = Held::new(maker.limiter.shared.memory.clone());
+    let mut held = Held::new(builder.limiter.shared.memory.clone());
     let no_memory = || Prepared {
         lacks_memory: true,
         ..Prepared::refused(job, "memory for it is short now")
@@ -369,7 +370,7 @@ fn prepare(
         return no_memory();
     }
     held.keep(bytes);
-    match maker.pool(&options, config, parts, Some(held)) {
+    match builder.pool(&options, config, parts, Some(held)) {
         Ok(pool) => Prepared {
             pool: Some(pool),
             problems,

@@ -38,7 +38,7 @@ use tokio_util::task::TaskTracker;
 
 use allocator::Allocator;
 use config::PrometheusReceiverConfig;
-use jobs::JobMaker;
+use jobs::JobBuilder;
 use limiter::ScrapeLimiter;
 use operator::Operator;
 use pool::Pool;
@@ -77,20 +77,20 @@ impl Prometheus {
         let entry = cx.entry(Signal::Metrics);
         let entry = entry.ok_or_else(|| cx.base.error("only metrics pipelines can use it"))?;
         let limiter = ScrapeLimiter::new(config, cx.base.shared.clone(), entry.ceiling());
-        let maker = Arc::new(JobMaker::new(&cx.base, entry.clone(), Arc::new(limiter)));
+        let builder = Arc::new(JobBuilder::new(&cx.base, entry.clone(), Arc::new(limiter)));
         let mut pools = Vec::new();
         for job in &config.config.scrape_configs {
-            let pool = maker.pool(job, config, maker.parts(&job.job_name), None);
+            let pool = builder.pool(job, config, builder.parts(&job.job_name), None);
             pools.push(pool.map_err(|error| cx.base.error(format!("job {:?}: {error}", job.job_name)))?);
         }
         let operator = config
             .prometheus_cr
             .enabled
-            .then(|| Operator::new(config, maker.clone()));
+            .then(|| Operator::new(config, builder.clone()));
         let operator = operator.transpose();
         let operator = operator.map_err(|error| cx.base.error(format!("prometheus_cr: {error}")))?;
         let allocator = config.target_allocator.as_ref();
-        let allocator = allocator.map(|options| Allocator::new(options, config, maker));
+        let allocator = allocator.map(|options| Allocator::new(options, config, builder));
         let allocator = allocator.transpose();
         let allocator = allocator.map_err(|error| cx.base.error(format!("target_allocator: {error}")))?;
         Ok(Self {

@@ -305,7 +305,7 @@ impl Piece {
     }
 
     /// Whether its content must be made: it is not there as one run of bytes.
-    pub(super) fn is_made(&self) -> bool {
+    pub(super) fn needs_encoding(&self) -> bool {
         match &self.content {
             Content::Whole(encoded) => encoded.parts.len() > 1,
             Content::Some(..) => true,

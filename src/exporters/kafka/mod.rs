@@ -203,8 +203,8 @@ impl KafkaWriter {
             return Made::TooLarge(piece.bytes());
         }
         let (encoding, key) = (topic.encoding, piece.key.clone());
-        let is_long =
-            piece.bytes() > INLINE_BYTES && (piece.is_made() || encoding == TelemetryEncoding::OtlpJson);
+        let is_long = piece.bytes() > INLINE_BYTES
+            && (piece.needs_encoding() || encoding == TelemetryEncoding::OtlpJson);
         let value = match apart(is_long, move || encode(encoding, &piece.encoded())).await {
             Ok(Ok(value)) => value,
             Ok(Err(why)) | Err(why) => return Made::Broken(why),
@@ -254,7 +254,7 @@ impl Sending<'_> {
                 None => return self.failed,
                 Some(Ok((number, bytes, sent))) => {
                     self.flying_bytes -= bytes;
-                    self.settle(number, sent);
+                    self.resolve(number, sent);
                 }
                 // The message stays, and comes again.
                 Some(Err(error)) => self.failed = Some(error.to_string()),
@@ -290,12 +290,12 @@ impl Sending<'_> {
                 self.flying_bytes += bytes;
                 self.flying.spawn(async move { (number, bytes, delivery.await) });
             }
-            Err(error) => self.settle(number, Err(error)),
+            Err(error) => self.resolve(number, Err(error)),
         }
     }
 
     /// Records the outcome of a message.
-    fn settle(&mut self, number: u64, sent: Result<(), SendError>) {
+    fn resolve(&mut self, number: u64, sent: Result<(), SendError>) {
         let Err(error) = sent else {
             return self.progress.taken(number);
         };

@@ -102,7 +102,7 @@ fn settings_that_risk_data_or_secrets_are_warned_about() {
 }
 
 /// The messages that a writer makes of a batch, and the progress that says what was lost.
-async fn made(options: &str, items: i64) -> (Vec<OutgoingMessage>, Outcome) {
+async fn exported(options: &str, items: i64) -> (Vec<OutgoingMessage>, Outcome) {
     let writer = KafkaWriter::new(&config(options), Arc::default());
     let export = ExportRequest::new(points(items));
     let progress = writer.progress(&export).await.unwrap();
@@ -123,7 +123,7 @@ async fn made(options: &str, items: i64) -> (Vec<OutgoingMessage>, Outcome) {
 #[tokio::test]
 async fn a_batch_is_one_message_with_the_bytes_that_came_in() {
     let batch = points(3);
-    let (messages, _) = made("{}", 3).await;
+    let (messages, _) = exported("{}", 3).await;
     assert_eq!(messages.len(), 1);
     assert_eq!(messages[0].value, batch.payload.encode().joined());
     assert_eq!((&*messages[0].topic, &messages[0].key), ("otlp_metrics", &None));
@@ -133,7 +133,7 @@ async fn a_batch_is_one_message_with_the_bytes_that_came_in() {
 async fn a_large_batch_becomes_messages_below_the_limit() {
     for encoding in ["otlp_proto", "otlp_json"] {
         let options = format!("{{metrics: {{encoding: {encoding}}}, producer: {{max_message_bytes: 1KiB}}}}");
-        let (messages, outcome) = made(&options, 200).await;
+        let (messages, outcome) = exported(&options, 200).await;
         assert!(messages.len() > 2);
         assert!(
             messages

@@ -43,7 +43,7 @@ use crate::component::{
 /// The factory of `k8sattributes`.
 pub static FACTORY: ProcessorFactory = Factory {
     kind: "k8sattributes",
-    aliases: &[],
+    aliases: &["k8s_attributes"],
     signals: &[
         (Signal::Metrics, Stability::Alpha),
         (Signal::Traces, Stability::Alpha),

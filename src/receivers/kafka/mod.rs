@@ -2,12 +2,12 @@
 
 //! `kafka`: reads metrics, traces and logs from topics of Kafka, as the Collector's receiver does.
 //!
-//! One task is a member of the group and fetches (`reader.rs`). Each partition has a lane of its own to the pipelines
-//! (`lane.rs`), so that a partition that waits does not hold up the others.
+//! One task is a member of the group and fetches (`reader.rs`). Each partition has a queue of its own to the pipelines
+//! (`partition_queue.rs`), so that a partition that waits does not hold up the others.
 
 pub mod config;
-mod intake;
-mod lane;
+mod decoder;
+mod partition_queue;
 mod reader;
 #[cfg(test)]
 mod tests;
@@ -26,8 +26,8 @@ use crate::component::{
     Stability,
 };
 use config::KafkaReceiverConfig;
-use intake::Intake;
-use lane::{LaneContext, Log};
+use decoder::MessageDecoder;
+use partition_queue::{Log, PartitionQueueContext};
 use reader::Reader;
 
 /// The factory of `kafka`.
@@ -50,7 +50,7 @@ const END_ALLOWANCE: Duration = Duration::from_millis(200);
 struct KafkaReceiver {
     config: Arc<KafkaReceiverConfig>,
     base: Context,
-    lanes: Arc<LaneContext>,
+    queues: Arc<PartitionQueueContext>,
     running: Mutex<Option<Running>>,
 }
 
@@ -61,10 +61,10 @@ struct Running {
 
 impl KafkaReceiver {
     fn new(config: Arc<KafkaReceiverConfig>, cx: &ReceiverContext) -> Result<Self, ComponentError> {
-        let intake = Intake::new(&config, cx).map_err(|error| cx.base.error(error))?;
-        let lanes = LaneContext {
+        let decoder = MessageDecoder::new(&config, cx).map_err(|error| cx.base.error(error))?;
+        let queues = PartitionQueueContext {
             receiver: cx.base.id.clone(),
-            intake,
+            decoder,
             marks_after: config.message_marking.after,
             drops_busy: config.message_marking.on_error,
             commits_at_once: !config.autocommit.enable,
@@ -73,7 +73,7 @@ impl KafkaReceiver {
         Ok(Self {
             config,
             base: cx.base.clone(),
-            lanes: Arc::new(lanes),
+            queues: Arc::new(queues),
             running: Mutex::default(),
         })
     }
@@ -87,9 +87,9 @@ impl Lifecycle for KafkaReceiver {
         let (stop, stopping) = watch::channel(None);
         let reader = Reader {
             connection: self.config.connection(),
-            group: self.config.group(self.lanes.intake.topics()),
+            group: self.config.group(self.queues.decoder.topics()),
             commit_interval: self.config.autocommit.interval,
-            lanes: self.lanes.clone(),
+            queues: self.queues.clone(),
             shared: self.base.shared.clone(),
             stopping,
         };

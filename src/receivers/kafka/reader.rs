@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-//! The task of the receiver: it joins the group, fetches, gives messages to lanes and commits.
+//! The task of the receiver: it joins the group, fetches, gives messages to queues and commits.
 //!
 //! The memory of a fetch is reserved before it begins. Messages that a fetch has brought take their part of that reservation
 //! with them, and the next fetch waits until it is whole again.
@@ -12,13 +12,13 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 use tidegate_kafka::Connection;
 use tidegate_kafka::transport::{
-    GroupError, GroupMember, GroupOptions, IncomingMessage, Marks, Place, Polled, Waker,
+    GroupError, GroupMember, GroupOptions, IncomingMessage, Marks, PartitionKey, Polled, Waker,
 };
 use tokio::sync::watch;
 use tracing::{info, warn};
 
-use super::intake::Why;
-use super::lane::{Lane, LaneContext, Work, is_due};
+use super::decoder::Why;
+use super::partition_queue::{PartitionQueue, PartitionQueueContext, Work, is_due};
 use crate::component::{Ceiling, Held, Shared};
 
 /// How long a poll waits for messages.
@@ -40,14 +40,14 @@ const DISCOVERY_OF_ABSENT: Duration = Duration::from_secs(2);
 /// The most time for a commit.
 const COMMIT_TIME: Duration = Duration::from_secs(5);
 
-/// How long lanes may finish their messages at the stop.
+/// How long queues may finish their messages at the stop.
 const LANE_TIME: Duration = Duration::from_secs(1);
 
 pub(super) struct Reader {
     pub(super) connection: Connection,
     pub(super) group: GroupOptions,
     pub(super) commit_interval: Duration,
-    pub(super) lanes: Arc<LaneContext>,
+    pub(super) queues: Arc<PartitionQueueContext>,
     pub(super) shared: Arc<Shared>,
     /// The deadline of the stop, once it begins.
     pub(super) stopping: watch::Receiver<Option<Instant>>,
@@ -58,7 +58,7 @@ struct Membership {
     member: GroupMember,
     marks: Marks,
     waker: Waker,
-    lanes: HashMap<Place, Lane>,
+    queues: HashMap<PartitionKey, PartitionQueue>,
     /// The memory of the next fetch.
     held: Held,
     next_discovery: Instant,
@@ -100,7 +100,7 @@ impl Reader {
     }
 
     fn note(&self, error: &GroupError) {
-        warn!(receiver = &*self.lanes.receiver, %error, "Kafka can't be read: the receiver tries again");
+        warn!(receiver = &*self.queues.receiver, %error, "Kafka can't be read: the receiver tries again");
     }
 
     /// Reads until the stop, or until only a new member can help.
@@ -110,7 +110,7 @@ impl Reader {
             marks: member.marks(),
             waker: member.waker(),
             member,
-            lanes: HashMap::new(),
+            queues: HashMap::new(),
             held: Held::under(Ceiling::Soft, self.shared.memory.clone()),
             next_discovery: now,
             next_commit: now + self.commit_interval,
@@ -139,16 +139,16 @@ impl Reader {
         self.leave(membership).await;
     }
 
-    /// Ends the lanes, commits and leaves the group.
+    /// Ends the queues, commits and leaves the group.
     async fn leave(&self, membership: Membership) {
         let deadline = *self.stopping.borrow();
         let deadline = deadline.unwrap_or_else(|| Instant::now() + COMMIT_TIME);
         let left = || deadline.saturating_duration_since(Instant::now());
-        let lane_time = LANE_TIME.min(left() / 2);
+        let queue_time = LANE_TIME.min(left() / 2);
         let ends = membership
-            .lanes
+            .queues
             .into_values()
-            .map(|lane| tokio::spawn(lane.end(lane_time)));
+            .map(|queue| tokio::spawn(queue.end(queue_time)));
         for end in ends.collect::<Vec<_>>() {
             // It only waits.
             let _ = end.await;
@@ -156,7 +156,7 @@ impl Reader {
         membership.member.close(left()).await;
     }
 
-    /// One round: topics, memory, a poll, lanes, a commit.
+    /// One round: topics, memory, a poll, queues, a commit.
     async fn turn(&self, membership: &mut Membership) -> Result<(), GroupError> {
         self.discover(membership).await?;
         let polled = if self.has_room(membership) {
@@ -172,7 +172,7 @@ impl Reader {
             }
             Err(error) => Err(error),
         };
-        membership.tend_lanes().await;
+        membership.tend_queues().await;
         self.commit(membership).await;
         result
     }
@@ -187,7 +187,7 @@ impl Reader {
         if absent.is_empty() {
             membership.next_discovery = now + DISCOVERY;
         } else if is_due(&membership.noted) {
-            let (receiver, topics) = (&*self.lanes.receiver, absent.join(", "));
+            let (receiver, topics) = (&*self.queues.receiver, absent.join(", "));
             info!(
                 receiver,
                 topics, "topics do not exist yet: the receiver waits for them"
@@ -203,7 +203,7 @@ impl Reader {
             return true;
         }
         if is_due(&membership.noted) {
-            let receiver = &*self.lanes.receiver;
+            let receiver = &*self.queues.receiver;
             if membership
                 .held
                 .could_ever_grow(room.saturating_sub(membership.held.bytes()))
@@ -224,13 +224,13 @@ impl Reader {
         false
     }
 
-    /// Gives messages to the lanes of their partitions.
+    /// Gives messages to the queues of their partitions.
     async fn distribute(
         &self,
         membership: &mut Membership,
         messages: Vec<IncomingMessage>,
     ) -> Result<(), GroupError> {
-        for messages in by_place(messages) {
+        for messages in by_partition(messages) {
             let Some(first) = messages.first() else { continue };
             let (place, offset) = (first.place.clone(), first.offset);
             let Some(number) = membership.member.number(&place) else {
@@ -239,54 +239,59 @@ impl Reader {
             let last = messages.last().map(|last| (last.offset + 1, last.epoch));
             let bytes: usize = messages.iter().map(|message| message.bytes).sum();
             let held = membership.hand_over(bytes, &self.shared);
-            let lane = self.lane(membership, &place, number);
-            if lane.take(Work { messages, held }).is_err() {
+            let queue = self.queue_of(membership, &place, number);
+            if queue.take(Work { messages, held }).is_err() {
                 // It was full, which a pause prevents. The messages come again.
                 membership.member.seek(&place, offset).await?;
                 continue;
             }
-            if lane.is_full() {
-                lane.set_paused(true);
+            if queue.is_full() {
+                queue.set_paused(true);
                 membership.member.pause(&place).await;
             }
-            if let Some((next, epoch)) = last.filter(|_| !self.lanes.marks_after) {
+            if let Some((next, epoch)) = last.filter(|_| !self.queues.marks_after) {
                 membership.marks.mark(&place, number, next, epoch);
             }
         }
         Ok(())
     }
 
-    /// The lane of a partition; a new one if the partition has a new number.
-    fn lane<'m>(&self, membership: &'m mut Membership, place: &Place, number: u64) -> &'m Lane {
-        let is_old = |lane: &Lane| lane.number != number;
-        if membership.lanes.get(place).is_some_and(is_old)
-            && let Some(old) = membership.lanes.remove(place)
+    /// The queue of a partition; a new one if the partition has a new number.
+    fn queue_of<'m>(
+        &self,
+        membership: &'m mut Membership,
+        place: &PartitionKey,
+        number: u64,
+    ) -> &'m PartitionQueue {
+        let is_old = |queue: &PartitionQueue| queue.number != number;
+        if membership.queues.get(place).is_some_and(is_old)
+            && let Some(old) = membership.queues.remove(place)
         {
             old.abandon();
         }
         let (marks, waker) = (membership.marks.clone(), membership.waker.clone());
-        membership.lanes.entry(place.clone()).or_insert_with(|| {
-            let (context, stopping) = (self.lanes.clone(), self.stopping.clone());
-            Lane::start(context, place.clone(), number, marks, waker, stopping)
+        membership.queues.entry(place.clone()).or_insert_with(|| {
+            let (context, stopping) = (self.queues.clone(), self.stopping.clone());
+            PartitionQueue::start(context, place.clone(), number, marks, waker, stopping)
         })
     }
 
-    fn skipped(&self, place: &Place, first: i64, next: i64) {
+    fn skipped(&self, place: &PartitionKey, first: i64, next: i64) {
         let messages = u64::try_from(next - first).unwrap_or(0);
-        self.lanes.intake.fail(&place.topic, messages as usize);
+        self.queues.decoder.fail(&place.topic, messages as usize);
         let error = "the batch can't be decoded, or is larger than `max_batch_size`";
-        self.lanes.skip(place, first, messages, Why::Batch, error);
+        self.queues.skip(place, first, messages, Why::Batch, error);
     }
 
     /// Commits what is marked, at its interval. An error is no reason to stop: the next commit has the same marks.
     async fn commit(&self, membership: &mut Membership) {
         let now = Instant::now();
-        if now < membership.next_commit && !self.lanes.commits_at_once {
+        if now < membership.next_commit && !self.queues.commits_at_once {
             return;
         }
         membership.next_commit = now + self.commit_interval;
         let committed = tokio::time::timeout(COMMIT_TIME, membership.member.commit()).await;
-        let receiver = &*self.lanes.receiver;
+        let receiver = &*self.queues.receiver;
         match committed {
             Ok(Ok(())) => {}
             Ok(Err(error)) => warn!(receiver, %error, "offsets are not committed: messages may come again"),
@@ -309,39 +314,39 @@ impl Membership {
 
     /// Stays in the group while there is no memory for a fetch.
     async fn poll_without_fetch(&mut self) -> Result<Polled, GroupError> {
-        let places = self.member.places();
+        let places = self.member.owned_partitions();
         for place in &places {
             self.member.pause(place).await;
         }
         let polled = self.member.poll(ROOM_WAIT).await;
         for place in &places {
-            if !self.lanes.get(place).is_some_and(Lane::is_paused) {
+            if !self.queues.get(place).is_some_and(PartitionQueue::is_paused) {
                 self.member.resume(place).await;
             }
         }
         polled
     }
 
-    /// Ends the lanes of partitions that are gone, and fetches again for those that have room.
-    async fn tend_lanes(&mut self) {
-        let lanes = std::mem::take(&mut self.lanes);
-        for (place, lane) in lanes {
-            if self.member.number(&place) != Some(lane.number) {
-                lane.abandon();
+    /// Ends the queues of partitions that are gone, and fetches again for those that have room.
+    async fn tend_queues(&mut self) {
+        let queues = std::mem::take(&mut self.queues);
+        for (place, queue) in queues {
+            if self.member.number(&place) != Some(queue.number) {
+                queue.abandon();
                 continue;
             }
-            if lane.is_paused() && !lane.is_full() {
-                lane.set_paused(false);
+            if queue.is_paused() && !queue.is_full() {
+                queue.set_paused(false);
                 self.member.resume(&place).await;
             }
-            self.lanes.insert(place, lane);
+            self.queues.insert(place, queue);
         }
     }
 }
 
 /// Messages by partition, each in its order.
-fn by_place(messages: Vec<IncomingMessage>) -> Vec<Vec<IncomingMessage>> {
-    let mut numbers: HashMap<Place, usize> = HashMap::new();
+fn by_partition(messages: Vec<IncomingMessage>) -> Vec<Vec<IncomingMessage>> {
+    let mut numbers: HashMap<PartitionKey, usize> = HashMap::new();
     let mut groups: Vec<Vec<IncomingMessage>> = Vec::new();
     for message in messages {
         let number = *numbers.entry(message.place.clone()).or_insert_with(|| {

@@ -6,9 +6,9 @@ use bytes::Bytes;
 use opentelemetry_proto::tonic::collector::logs::v1::ExportLogsServiceRequest;
 use opentelemetry_proto::tonic::logs::v1::{LogRecord, ResourceLogs, ScopeLogs};
 use prost::Message;
-use tidegate_kafka::transport::{IncomingMessage, Place, TelemetryEncoding};
+use tidegate_kafka::transport::{IncomingMessage, PartitionKey, TelemetryEncoding};
 
-use super::intake::{Taken, Why};
+use super::decoder::{Taken, Why};
 use super::*;
 use crate::batch::json;
 use crate::component::Limit;
@@ -86,7 +86,7 @@ fn mistakes_are_named() {
 #[test]
 fn a_topic_of_two_signals_is_an_error() {
     let config = config("{topic: all}");
-    let error = Intake::new(&config, &Sink::new().receiver_context("kafka"))
+    let error = MessageDecoder::new(&config, &Sink::new().receiver_context("kafka"))
         .err()
         .unwrap();
     assert!(error.contains("more than one signal"), "{error}");
@@ -109,7 +109,7 @@ fn logs(records: usize) -> Vec<u8> {
 
 fn message(topic: &str, value: Option<Vec<u8>>) -> IncomingMessage {
     IncomingMessage {
-        place: Place {
+        place: PartitionKey {
             topic: topic.into(),
             partition: 0,
         },
@@ -121,19 +121,19 @@ fn message(topic: &str, value: Option<Vec<u8>>) -> IncomingMessage {
     }
 }
 
-fn intake(sink: &Arc<Sink>, yaml: &str) -> Intake {
-    Intake::new(&config(yaml), &sink.receiver_context("kafka")).unwrap()
+fn decoder(sink: &Arc<Sink>, yaml: &str) -> MessageDecoder {
+    MessageDecoder::new(&config(yaml), &sink.receiver_context("kafka")).unwrap()
 }
 
 #[tokio::test]
 async fn protobuf_passes_as_it_is_and_json_is_converted() {
     let sink = Sink::new();
-    let intake = intake(&sink, "{metrics: {encoding: otlp_json}}");
-    let taken = intake.take(&message("otlp_logs", Some(logs(3))), false).await;
+    let decoder = decoder(&sink, "{metrics: {encoding: otlp_json}}");
+    let taken = decoder.take(&message("otlp_logs", Some(logs(3))), false).await;
     assert_eq!(taken, Taken::Yes);
     assert_eq!(sink.batches()[0].payload.encode().joined(), logs(3));
     let text = br#"{"resourceMetrics":[{"scopeMetrics":[{"metrics":[{"name":"n","gauge":{"dataPoints":[{"asInt":"4"}]}}]}]}]}"#;
-    let taken = intake
+    let taken = decoder
         .take(&message("otlp_metrics", Some(text.to_vec())), true)
         .await;
     assert_eq!(taken, Taken::Yes);
@@ -144,7 +144,7 @@ async fn protobuf_passes_as_it_is_and_json_is_converted() {
 #[tokio::test]
 async fn a_message_that_nobody_can_decode_is_skipped_with_its_reason() {
     let sink = Sink::new();
-    let intake = intake(&sink, "{metrics: {encoding: otlp_json}}");
+    let decoder = decoder(&sink, "{metrics: {encoding: otlp_json}}");
     for (topic, value, why) in [
         ("otlp_logs", Some(b"\xff\xff".to_vec()), Why::Invalid),
         ("otlp_metrics", Some(b"{".to_vec()), Why::Invalid),
@@ -152,7 +152,7 @@ async fn a_message_that_nobody_can_decode_is_skipped_with_its_reason() {
         ("otlp_logs", Some(Vec::new()), Why::Empty),
         ("unknown", Some(logs(1)), Why::Invalid),
     ] {
-        let taken = intake.take(&message(topic, value), false).await;
+        let taken = decoder.take(&message(topic, value), false).await;
         assert!(matches!(&taken, Taken::Never(is, _) if *is == why), "{taken:?}");
     }
     assert_eq!(sink.items(), 0);
@@ -163,28 +163,28 @@ async fn a_message_waits_while_the_pipelines_or_the_memory_refuse() {
     let sink = Sink::new();
     let cx = sink.receiver_context("kafka");
     let memory = cx.base.shared.memory.clone();
-    let intake = Intake::new(&config("{}"), &cx).unwrap();
+    let decoder = MessageDecoder::new(&config("{}"), &cx).unwrap();
     sink.refuse(1);
     let message = message("otlp_logs", Some(logs(2)));
-    assert!(matches!(intake.take(&message, false).await, Taken::Later(..)));
-    assert_eq!(intake.take(&message, false).await, Taken::Yes);
+    assert!(matches!(decoder.take(&message, false).await, Taken::Later(..)));
+    assert_eq!(decoder.take(&message, false).await, Taken::Yes);
     memory.add_limit(Limit::of(1 << 20));
     memory.note(1 << 20);
-    assert!(matches!(intake.take(&message, false).await, Taken::Later(..)));
+    assert!(matches!(decoder.take(&message, false).await, Taken::Later(..)));
     memory.note(0);
-    assert_eq!(intake.take(&message, false).await, Taken::Yes);
+    assert_eq!(decoder.take(&message, false).await, Taken::Yes);
     assert_eq!(sink.items(), 4);
 }
 
 #[tokio::test]
 async fn wanted_headers_become_attributes_of_all_resources() {
     let sink = Sink::new();
-    let intake = intake(
+    let decoder = decoder(
         &sink,
         "{header_extraction: {extract_headers: true, headers: [tenant, other]}}",
     );
     assert_eq!(
-        intake.take(&message("otlp_logs", Some(logs(1))), false).await,
+        decoder.take(&message("otlp_logs", Some(logs(1))), false).await,
         Taken::Yes
     );
     let bytes = sink.batches()[0].payload.encode().joined();

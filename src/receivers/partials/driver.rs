@@ -11,6 +11,7 @@ use tokio::sync::mpsc::Receiver;
 use tokio::time::{MissedTickBehavior, interval};
 
 use super::replica::{Replica, ReplicaCalls, ReplicaInput};
+use crate::component::unix_now;
 use crate::component::worker::in_background;
 
 /// Interval at which a replica looks at the time: the merged series are shown this late at most.

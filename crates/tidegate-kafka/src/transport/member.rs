@@ -16,7 +16,7 @@ use krafka::consumer::{
 use krafka::{CloseOptions, Kafka, KrafkaError};
 use parking_lot::Mutex;
 
-use super::ownership::{Listener, Marks, Ownership, Place, commit};
+use super::ownership::{Listener, Marks, Ownership, PartitionKey, commit};
 use crate::client;
 use crate::connection::Connection;
 
@@ -103,7 +103,7 @@ impl From<KrafkaError> for GroupError {
 #[derive(Clone, Debug)]
 pub struct IncomingMessage {
     /// Its partition.
-    pub place: Place,
+    pub place: PartitionKey,
     /// Its offset.
     pub offset: i64,
     /// The epoch of the leader of its batch.
@@ -124,7 +124,7 @@ pub enum Polled {
     /// A batch can't be decoded. The member reads on behind it.
     Skipped {
         /// The partition.
-        place: Place,
+        place: PartitionKey,
         /// The offset of the first message of the batch.
         first: i64,
         /// The offset behind it.
@@ -279,7 +279,7 @@ impl GroupMember {
         };
         let next = self.next_decodable(topic, partition, first).await?;
         self.consumer.seek(topic, partition, next).await?;
-        let place = Place {
+        let place = PartitionKey {
             topic: topic.as_str().into(),
             partition,
         };
@@ -310,13 +310,13 @@ impl GroupMember {
     }
 
     /// The number of a partition that the member owns. A partition that was gone has another one.
-    pub fn number(&self, place: &Place) -> Option<u64> {
+    pub fn number(&self, place: &PartitionKey) -> Option<u64> {
         self.ownership.lock().number(place)
     }
 
     /// The partitions that the member owns.
-    pub fn places(&self) -> Vec<Place> {
-        self.ownership.lock().places()
+    pub fn owned_partitions(&self) -> Vec<PartitionKey> {
+        self.ownership.lock().owned_partitions()
     }
 
     /// What marks messages.
@@ -328,7 +328,7 @@ impl GroupMember {
     ///
     /// # Errors
     /// The member does not own the partition.
-    pub async fn seek(&self, place: &Place, offset: i64) -> Result<(), GroupError> {
+    pub async fn seek(&self, place: &PartitionKey, offset: i64) -> Result<(), GroupError> {
         Ok(self.consumer.seek(&place.topic, place.partition, offset).await?)
     }
 
@@ -347,12 +347,12 @@ impl GroupMember {
     }
 
     /// Stops fetching a partition.
-    pub async fn pause(&self, place: &Place) {
+    pub async fn pause(&self, place: &PartitionKey) {
         self.consumer.pause(&place.topic, &[place.partition]).await;
     }
 
     /// Fetches a partition again.
-    pub async fn resume(&self, place: &Place) {
+    pub async fn resume(&self, place: &PartitionKey) {
         self.consumer.resume(&place.topic, &[place.partition]).await;
     }
 
@@ -387,7 +387,7 @@ fn message(record: ConsumerRecord) -> IncomingMessage {
     let length = |bytes: &Option<Bytes>| bytes.as_ref().map_or(0, Bytes::len);
     IncomingMessage {
         bytes: MESSAGE_BYTES + length(&record.key) + length(&record.value) + headers,
-        place: Place {
+        place: PartitionKey {
             topic: record.topic,
             partition: record.partition,
         },

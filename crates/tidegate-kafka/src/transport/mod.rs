@@ -13,7 +13,7 @@ mod send_error;
 
 pub use member::{Assignor, GroupError, GroupMember, GroupOptions, IncomingMessage, Polled, Waker};
 pub use options::{KafkaAuthConfig, PlainTextConfig, TOPICS, TelemetryEncoding};
-pub use ownership::{Marks, Place};
+pub use ownership::{Marks, PartitionKey};
 pub use partitioner::KeyHasher;
 pub use producer::{Codec, Delivery, OutgoingMessage, ProducerOptions, RequiredAcks, TransportProducer};
 pub use send_error::SendError;

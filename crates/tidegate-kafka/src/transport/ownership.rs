@@ -17,7 +17,7 @@ const GIVE_UP_TIME: Duration = Duration::from_secs(5);
 
 /// A partition of a topic.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Place {
+pub struct PartitionKey {
     /// The topic.
     pub topic: Arc<str>,
     /// The partition.
@@ -38,15 +38,15 @@ struct Owned {
 /// The partitions of a member.
 #[derive(Debug, Default)]
 pub(super) struct Ownership {
-    owned: HashMap<Place, Owned>,
+    owned: HashMap<PartitionKey, Owned>,
     next_number: u64,
 }
 
 /// Offsets to commit.
-pub(super) type Offsets = Vec<(Place, i64, Option<i32>)>;
+pub(super) type Offsets = Vec<(PartitionKey, i64, Option<i32>)>;
 
 impl Ownership {
-    pub(super) fn gain(&mut self, place: Place) {
+    pub(super) fn gain(&mut self, place: PartitionKey) {
         let number = self.next_number;
         self.next_number += 1;
         let owned = Owned {
@@ -57,16 +57,16 @@ impl Ownership {
         self.owned.insert(place, owned);
     }
 
-    pub(super) fn lose(&mut self, place: &Place) {
+    pub(super) fn lose(&mut self, place: &PartitionKey) {
         self.owned.remove(place);
     }
 
     /// The number of a partition that the member owns.
-    pub(super) fn number(&self, place: &Place) -> Option<u64> {
+    pub(super) fn number(&self, place: &PartitionKey) -> Option<u64> {
         self.owned.get(place).map(|owned| owned.number)
     }
 
-    pub(super) fn mark(&mut self, place: &Place, number: u64, next: i64, epoch: Option<i32>) {
+    pub(super) fn mark(&mut self, place: &PartitionKey, number: u64, next: i64, epoch: Option<i32>) {
         let owned = self.owned.get_mut(place).filter(|owned| owned.number == number);
         if let Some(owned) = owned
             && owned.marked.is_none_or(|(offset, _)| offset < next)
@@ -76,12 +76,12 @@ impl Ownership {
     }
 
     /// The partitions that the member owns.
-    pub(super) fn places(&self) -> Vec<Place> {
+    pub(super) fn owned_partitions(&self) -> Vec<PartitionKey> {
         self.owned.keys().cloned().collect()
     }
 
     /// Marks that are not committed yet, of all partitions or of these.
-    pub(super) fn uncommitted(&self, of: Option<&[Place]>) -> Offsets {
+    pub(super) fn uncommitted(&self, of: Option<&[PartitionKey]>) -> Offsets {
         let wanted = self
             .owned
             .iter()
@@ -108,7 +108,7 @@ pub struct Marks(pub(super) Arc<Mutex<Ownership>>);
 
 impl Marks {
     /// Marks all messages of a partition before `next`, unless the partition has another number by now.
-    pub fn mark(&self, place: &Place, number: u64, next: i64, epoch: Option<i32>) {
+    pub fn mark(&self, place: &PartitionKey, number: u64, next: i64, epoch: Option<i32>) {
         self.0.lock().mark(place, number, next, epoch);
     }
 }
@@ -133,8 +133,8 @@ pub(super) struct Listener {
     pub(super) consumer: Arc<OnceLock<Weak<Consumer>>>,
 }
 
-fn places(partitions: &[TopicPartition]) -> Vec<Place> {
-    let place = |of: &TopicPartition| Place {
+fn partition_keys(partitions: &[TopicPartition]) -> Vec<PartitionKey> {
+    let place = |of: &TopicPartition| PartitionKey {
         topic: of.topic().into(),
         partition: of.partition(),
     };
@@ -142,7 +142,7 @@ fn places(partitions: &[TopicPartition]) -> Vec<Place> {
 }
 
 impl Listener {
-    fn forget(&self, places: &[Place]) {
+    fn forget(&self, places: &[PartitionKey]) {
         let mut ownership = self.ownership.lock();
         places.iter().for_each(|place| ownership.lose(place));
     }
@@ -151,13 +151,13 @@ impl Listener {
 impl ConsumerRebalanceListener for Listener {
     async fn on_partitions_assigned(&self, partitions: &[TopicPartition]) {
         let mut ownership = self.ownership.lock();
-        places(partitions)
+        partition_keys(partitions)
             .into_iter()
             .for_each(|place| ownership.gain(place));
     }
 
     async fn on_partitions_revoked(&self, partitions: &[TopicPartition]) {
-        let places = places(partitions);
+        let places = partition_keys(partitions);
         let offsets = self.ownership.lock().uncommitted(Some(&places));
         let consumer = self.consumer.get().and_then(Weak::upgrade);
         if let (false, Some(consumer)) = (offsets.is_empty(), consumer) {
@@ -172,7 +172,7 @@ impl ConsumerRebalanceListener for Listener {
     }
 
     async fn on_partitions_lost(&self, partitions: &[TopicPartition]) {
-        self.forget(&places(partitions));
+        self.forget(&partition_keys(partitions));
     }
 }
 
@@ -180,8 +180,8 @@ impl ConsumerRebalanceListener for Listener {
 mod tests {
     use super::*;
 
-    fn place(partition: i32) -> Place {
-        Place {
+    fn partition_key(partition: i32) -> PartitionKey {
+        PartitionKey {
             topic: "t".into(),
             partition,
         }
@@ -190,35 +190,35 @@ mod tests {
     #[test]
     fn marks_from_before_a_rebalance_do_not_count() {
         let mut ownership = Ownership::default();
-        ownership.gain(place(0));
-        let before = ownership.number(&place(0)).unwrap();
-        ownership.mark(&place(0), before, 5, Some(1));
-        assert_eq!(ownership.uncommitted(None), [(place(0), 5, Some(1))]);
-        ownership.lose(&place(0));
+        ownership.gain(partition_key(0));
+        let before = ownership.number(&partition_key(0)).unwrap();
+        ownership.mark(&partition_key(0), before, 5, Some(1));
+        assert_eq!(ownership.uncommitted(None), [(partition_key(0), 5, Some(1))]);
+        ownership.lose(&partition_key(0));
         assert!(ownership.uncommitted(None).is_empty());
-        ownership.mark(&place(0), before, 6, None);
-        ownership.gain(place(0));
-        ownership.mark(&place(0), before, 7, None);
+        ownership.mark(&partition_key(0), before, 6, None);
+        ownership.gain(partition_key(0));
+        ownership.mark(&partition_key(0), before, 7, None);
         assert!(ownership.uncommitted(None).is_empty());
-        let now = ownership.number(&place(0)).unwrap();
-        ownership.mark(&place(0), now, 6, None);
-        assert_eq!(ownership.uncommitted(None), [(place(0), 6, None)]);
+        let now = ownership.number(&partition_key(0)).unwrap();
+        ownership.mark(&partition_key(0), now, 6, None);
+        assert_eq!(ownership.uncommitted(None), [(partition_key(0), 6, None)]);
     }
 
     #[test]
     fn a_mark_never_moves_back_and_is_committed_once() {
         let mut ownership = Ownership::default();
-        ownership.gain(place(0));
-        ownership.gain(place(1));
-        let number = ownership.number(&place(0)).unwrap();
-        ownership.mark(&place(0), number, 9, None);
-        ownership.mark(&place(0), number, 4, None);
+        ownership.gain(partition_key(0));
+        ownership.gain(partition_key(1));
+        let number = ownership.number(&partition_key(0)).unwrap();
+        ownership.mark(&partition_key(0), number, 9, None);
+        ownership.mark(&partition_key(0), number, 4, None);
         let offsets = ownership.uncommitted(None);
-        assert_eq!(offsets, [(place(0), 9, None)]);
-        assert!(ownership.uncommitted(Some(&[place(1)])).is_empty());
+        assert_eq!(offsets, [(partition_key(0), 9, None)]);
+        assert!(ownership.uncommitted(Some(&[partition_key(1)])).is_empty());
         ownership.committed(&offsets);
         assert!(ownership.uncommitted(None).is_empty());
-        ownership.mark(&place(0), number, 10, None);
+        ownership.mark(&partition_key(0), number, 10, None);
         assert_eq!(ownership.uncommitted(None).len(), 1);
     }
 }

@@ -290,7 +290,7 @@ impl<'a> Draft<'a> {
     /// The path of a file of the gateway.
     fn file(&mut self, fields: &mut Fields, key: &str) -> Option<String> {
         let path = fields.text(key, &mut self.mistakes)?;
-        self.may_name_files(&fields.place(key)).then_some(path)
+        self.may_name_files(&fields.path(key)).then_some(path)
     }
 
     /// Whether the object may name a file of the gateway. If not, the job is skipped.
@@ -304,7 +304,7 @@ impl<'a> Draft<'a> {
 
     /// The value that a part of the object names.
     fn value(&mut self, mut at: Fields, kind: DataKind) -> Option<String> {
-        let place = at.place("name");
+        let place = at.path("name");
         let name = at.text("name", &mut self.mistakes);
         let key = at.text("key", &mut self.mistakes);
         let is_optional = at.flag("optional", &mut self.mistakes) == Some(true);

@@ -34,7 +34,7 @@ impl Fields {
     }
 
     /// The place of a field in the object.
-    pub(super) fn place(&self, key: &str) -> String {
+    pub(super) fn path(&self, key: &str) -> String {
         format!("{}{key}", self.path)
     }
 
@@ -54,7 +54,7 @@ impl Fields {
         match self.take(key)? {
             Value::String(text) => Some(text),
             _ => {
-                mistakes.push(format!("{} is not a text", self.place(key)));
+                mistakes.push(format!("{} is not a text", self.path(key)));
                 None
             }
         }
@@ -64,7 +64,7 @@ impl Fields {
         match self.take(key)? {
             Value::Bool(flag) => Some(flag),
             _ => {
-                mistakes.push(format!("{} is neither true nor false", self.place(key)));
+                mistakes.push(format!("{} is neither true nor false", self.path(key)));
                 None
             }
         }
@@ -75,7 +75,7 @@ impl Fields {
             None => Vec::new(),
             Some(Value::Array(values)) => values,
             Some(_) => {
-                mistakes.push(format!("{} is not a list", self.place(key)));
+                mistakes.push(format!("{} is not a list", self.path(key)));
                 Vec::new()
             }
         }
@@ -89,7 +89,7 @@ impl Fields {
             .map(str::to_owned)
             .collect();
         if texts.len() < values.len() {
-            mistakes.push(format!("{} has a value that is not a text", self.place(key)));
+            mistakes.push(format!("{} has a value that is not a text", self.path(key)));
         }
         texts
     }
@@ -97,13 +97,13 @@ impl Fields {
     /// The fields of a part.
     pub(super) fn part(&mut self, key: &str, mistakes: &mut Mistakes) -> Option<Self> {
         let value = self.take(key)?;
-        Some(Self::of(&self.place(key), value, mistakes))
+        Some(Self::of(&self.path(key), value, mistakes))
     }
 
     /// The fields of each part in a list.
     pub(super) fn parts(&mut self, key: &str, mistakes: &mut Mistakes) -> Vec<Self> {
         let values = self.list(key, mistakes);
-        let place = self.place(key);
+        let place = self.path(key);
         let part = |(index, value)| Self::of(&format!("{place}[{index}]"), value, mistakes);
         values.into_iter().enumerate().map(part).collect()
     }
@@ -114,7 +114,7 @@ impl Fields {
         for (name, value) in std::mem::take(&mut self.values) {
             match value {
                 Value::String(text) => pairs.push((name, text)),
-                _ => mistakes.push(format!("{} is not a text", self.place(&name))),
+                _ => mistakes.push(format!("{} is not a text", self.path(&name))),
             }
         }
         pairs.sort();
@@ -130,6 +130,6 @@ impl Fields {
             _ => true,
         };
         let given = self.values.iter().filter(|(_, value)| is_given(value));
-        given.map(|(key, _)| self.place(key)).collect()
+        given.map(|(key, _)| self.path(key)).collect()
     }
 }

@@ -28,7 +28,7 @@ use crate::config::operator::{NamespaceSelector, ObjectSelector, PrometheusCrCon
 use crate::config::scrape::ScrapeConfig;
 use crate::discovery::DiscoveryError;
 use crate::discovery::kubernetes::{api_client, select_first};
-use crate::jobs::{JobMaker, JobSet};
+use crate::jobs::{JobBuilder, JobSet};
 use draft::Generated;
 use tidegate_pipeline::component::Account;
 use values::{RETRY_INTERVAL, Values};
@@ -45,7 +45,7 @@ pub(super) struct Operator {
     config: Arc<PrometheusReceiverConfig>,
     /// `None`: the server of this pod. A configuration for it is valid outside a pod too.
     client: Option<ApiClient>,
-    maker: Arc<JobMaker>,
+    builder: Arc<JobBuilder>,
 }
 
 /// Objects by namespace and name.
@@ -66,7 +66,7 @@ impl Operator {
     /// The kubeconfig or a TLS file is unusable.
     pub(super) fn new(
         config: &PrometheusReceiverConfig,
-        maker: Arc<JobMaker>,
+        builder: Arc<JobBuilder>,
     ) -> Result<Self, DiscoveryError> {
         let mut config = config.clone();
         let global = &mut config.config.global;
@@ -80,7 +80,7 @@ impl Operator {
         Ok(Self {
             config: Arc::new(config),
             client,
-            maker,
+            builder,
         })
     }
 
@@ -89,28 +89,28 @@ impl Operator {
         let Self {
             config,
             client,
-            maker,
+            builder,
         } = self;
         let options = config.prometheus_cr.clone();
         let server = options.kubernetes();
         let client = match client {
             Some(client) => client,
-            None => client_of_pod(&options, &maker).await,
+            None => client_of_pod(&options, &builder).await,
         };
-        let memory = maker.limiter().shared.memory.clone();
+        let memory = builder.limiter().shared.memory.clone();
         let cluster = Cluster::shared(client, &memory);
         let mut kinds = kinds(&options, &cluster);
         let mut states: Vec<_> = kinds.iter().flat_map(KindWatch::states).collect();
         let mut values = Values::default();
         let finish = move |job: &mut ScrapeConfig| add_server(job, &server);
-        let mut jobs = JobSet::new(maker.clone(), config, Arc::new(finish), (stopping, tasks));
+        let mut jobs = JobSet::new(builder.clone(), config, Arc::new(finish), (stopping, tasks));
         loop {
             states.iter_mut().for_each(watch::Receiver::mark_unchanged);
             values = turn(&mut kinds, &options, values, &cluster, &memory).await;
             let described: Vec<_> = kinds.iter().flat_map(|kind| &kind.last.jobs).collect();
             let applied = jobs.apply(&described).await;
             let notices = kinds.iter().flat_map(|kind| kind.last.notices.iter().cloned());
-            maker.report(NAME, notices.chain(applied.problems).collect());
+            builder.report(NAME, notices.chain(applied.problems).collect());
             tokio::time::sleep(MIN_INTERVAL).await;
             let lacks_memory = kinds.iter().any(|kind| kind.last.lacks_memory);
             let is_due = lacks_memory || applied.lacks_memory || jobs.has_ending();
@@ -127,17 +127,17 @@ impl Operator {
 }
 
 /// The client of this pod. Its files may come after the start, so this waits for them.
-async fn client_of_pod(options: &PrometheusCrConfig, maker: &JobMaker) -> ApiClient {
-    let metrics = maker.metrics(NAME);
+async fn client_of_pod(options: &PrometheusCrConfig, builder: &JobBuilder) -> ApiClient {
+    let metrics = builder.metrics(NAME);
     loop {
         match api_client(&options.kubernetes()) {
             Ok(client) => {
-                maker.report(NAME, Vec::new());
+                builder.report(NAME, Vec::new());
                 return client;
             }
             Err(error) => {
                 metrics.discovery_failed("kubernetes", &error);
-                maker.report(NAME, vec![format!("prometheus_cr: {error}")]);
+                builder.report(NAME, vec![format!("prometheus_cr: {error}")]);
             }
         }
         tokio::time::sleep(RETRY_INTERVAL).await;

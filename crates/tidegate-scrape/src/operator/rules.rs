@@ -80,7 +80,7 @@ impl Draft<'_> {
                     json!({"action": "drop", "source_labels": [present(&key)], "regex": "true"})
                 }
                 _ => {
-                    let place = expression.place("operator");
+                    let place = expression.path("operator");
                     self.mistakes
                         .push(format!("{place} is not In, NotIn, Exists or DoesNotExist"));
                     continue;

@@ -115,7 +115,7 @@ fn fixed(_: &mut Draft<'_>, fields: &mut Fields) -> Map<String, Value> {
 
 fn files(draft: &mut Draft<'_>, fields: &mut Fields) -> Map<String, Value> {
     let mut options = Map::new();
-    draft.may_name_files(&fields.place("files"));
+    draft.may_name_files(&fields.path("files"));
     let table = [("files", "files"), ("refreshInterval", "refresh_interval")];
     take_all(fields, &table, &mut options);
     options

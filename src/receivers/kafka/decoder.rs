@@ -83,7 +83,7 @@ struct Route {
 }
 
 /// The way in for all topics.
-pub(super) struct Intake {
+pub(super) struct MessageDecoder {
     routes: HashMap<String, Route>,
     shared: Arc<Shared>,
     /// Headers that become resource attributes.
@@ -91,7 +91,7 @@ pub(super) struct Intake {
     max_elements: usize,
 }
 
-impl Intake {
+impl MessageDecoder {
     /// The way in; an error names a topic of several signals.
     pub(super) fn new(config: &KafkaReceiverConfig, cx: &ReceiverContext) -> Result<Self, String> {
         let mut routes = HashMap::new();

@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 
-//! A lane hands the messages of one partition to the pipelines, one after another. Lanes do not wait for each other.
+//! A queue hands the messages of one partition to the pipelines, one after another. Lanes do not wait for each other.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
-use tidegate_kafka::transport::{IncomingMessage, Marks, Place, Waker};
+use tidegate_kafka::transport::{IncomingMessage, Marks, PartitionKey, Waker};
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 use tracing::warn;
 
-use super::intake::{Intake, Taken, Why};
+use super::decoder::{MessageDecoder, Taken, Why};
 use crate::component::Held;
 
 /// The parts of a partition's log that may wait behind the one that is being handed on.
@@ -27,10 +27,10 @@ pub(super) struct Work {
     pub(super) held: Held,
 }
 
-/// What all lanes share.
-pub(super) struct LaneContext {
+/// What all queues share.
+pub(super) struct PartitionQueueContext {
     pub(super) receiver: Arc<str>,
-    pub(super) intake: Intake,
+    pub(super) decoder: MessageDecoder,
     /// Whether messages are marked when the pipelines have them.
     pub(super) marks_after: bool,
     /// Whether a message that is refused for now is dropped.
@@ -57,9 +57,9 @@ pub(super) fn is_due(last: &Mutex<Option<Instant>>) -> bool {
     is_due
 }
 
-impl LaneContext {
+impl PartitionQueueContext {
     /// Counts messages that are skipped.
-    pub(super) fn skip(&self, place: &Place, offset: i64, messages: u64, why: Why, error: &str) {
+    pub(super) fn skip(&self, place: &PartitionKey, offset: i64, messages: u64, why: Why, error: &str) {
         metrics::counter!(
             "tidegate_kafka_skipped_messages_total", "receiver" => self.receiver.clone(), "reason" => why.name()
         )
@@ -70,7 +70,7 @@ impl LaneContext {
         }
     }
 
-    fn note_wait(&self, place: &Place, why: &str) {
+    fn note_wait(&self, place: &PartitionKey, why: &str) {
         if is_due(&self.log.waiting) {
             let (receiver, topic, partition) = (&*self.receiver, &*place.topic, place.partition);
             warn!(
@@ -85,7 +85,7 @@ impl LaneContext {
 }
 
 /// A partition that is being read.
-pub(super) struct Lane {
+pub(super) struct PartitionQueue {
     /// The number of the partition.
     pub(super) number: u64,
     work: mpsc::Sender<Work>,
@@ -93,10 +93,10 @@ pub(super) struct Lane {
     task: JoinHandle<()>,
 }
 
-impl Lane {
+impl PartitionQueue {
     pub(super) fn start(
-        context: Arc<LaneContext>,
-        place: Place,
+        context: Arc<PartitionQueueContext>,
+        place: PartitionKey,
         number: u64,
         marks: Marks,
         waker: Waker,
@@ -156,8 +156,8 @@ impl Lane {
 }
 
 struct Run {
-    context: Arc<LaneContext>,
-    place: Place,
+    context: Arc<PartitionQueueContext>,
+    place: PartitionKey,
     number: u64,
     marks: Marks,
     waker: Waker,
@@ -195,7 +195,7 @@ impl Run {
     /// Hands a message on, or skips it. False: the gateway stops before.
     async fn hand_on(&mut self, message: &IncomingMessage, is_shared: bool) -> bool {
         loop {
-            let (why, error) = match self.context.intake.take(message, is_shared).await {
+            let (why, error) = match self.context.decoder.take(message, is_shared).await {
                 Taken::Yes => return true,
                 Taken::Later(after, error) if !self.context.drops_busy => {
                     self.context.note_wait(&self.place, &error);
@@ -208,7 +208,7 @@ impl Run {
                 Taken::Never(why, error) => (why, error),
             };
             if why == Why::Invalid {
-                self.context.intake.fail(&self.place.topic, 1);
+                self.context.decoder.fail(&self.place.topic, 1);
             }
             self.context.skip(&self.place, message.offset, 1, why, &error);
             return true;
