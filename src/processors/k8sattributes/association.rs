@@ -195,7 +195,7 @@ pub(super) fn key_of<'a>(parts: u16, values: impl Iterator<Item = &'a str>) -> V
 }
 
 /// An address as keys have it.
-pub(super) fn normalized_ip(text: &str) -> String {
+pub(super) fn normalised_ip(text: &str) -> String {
     match text.parse::<IpAddr>() {
         Ok(ip) => ip.to_canonical().to_string(),
         Err(_) => text.to_owned(),

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use tidegate_engine::AttributeValue;
 use tidegate_kubernetes::{Body, Container, Controller, Metadata, Pod, StoredObject};
 
-use super::association::{PodPart, key_of, normalized_ip};
+use super::association::{PodPart, key_of, normalised_ip};
 use super::config::{MetadataField as Field, ObjectSource};
 use super::resource::ResourceTexts;
 use super::rules::{AttributePairs, PairList, PodRules};
@@ -320,7 +320,7 @@ fn keys(
     containers: &[ContainerEntry],
     rules: &PodRules,
 ) -> Box<[Arc<[u8]>]> {
-    let ip = normalized_ip(&pod.status.pod_ip);
+    let ip = normalised_ip(&pod.status.pod_ip);
     let value = |part: &PodPart, container: &ContainerEntry| -> Option<String> {
         let text = match part {
             PodPart::Ip => &*ip,

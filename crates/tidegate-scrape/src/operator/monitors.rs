@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 
 use super::draft::{Draft, Generated, LIMITS, Origin};
 use super::fields::{Fields, Mistakes};
-use super::rules::{constant, first, keep, rename, rename_if_set, running, sanitized};
+use super::rules::{constant, first, keep, rename, rename_if_set, running, sanitised};
 use super::values::Values;
 use crate::config::operator::EndpointsRole;
 
@@ -270,7 +270,7 @@ fn service_rules(
 fn target_labels(draft: &mut Draft<'_>, fields: &mut Fields, key: &str, object: &str) -> Vec<Value> {
     let names = fields.texts(key, &mut draft.mistakes);
     let rule = |name: &String| {
-        let name = sanitized(name);
+        let name = sanitised(name);
         rename_if_set(&format!("__meta_kubernetes_{object}_label_{name}"), &name)
     };
     names.iter().map(rule).collect()
@@ -279,6 +279,6 @@ fn target_labels(draft: &mut Draft<'_>, fields: &mut Fields, key: &str, object: 
 /// The label whose value is the job of a target.
 fn job_label(draft: &mut Draft<'_>, fields: &mut Fields, object: &str) -> Option<Value> {
     let name = fields.text("jobLabel", &mut draft.mistakes)?;
-    let label = format!("__meta_kubernetes_{object}_label_{}", sanitized(&name));
+    let label = format!("__meta_kubernetes_{object}_label_{}", sanitised(&name));
     Some(rename_if_set(&label, "job"))
 }

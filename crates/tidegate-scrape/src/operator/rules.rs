@@ -8,7 +8,7 @@ use super::draft::Draft;
 use super::fields::Fields;
 
 /// The name of a label of Kubernetes in names of Prometheus.
-pub(super) fn sanitized(name: &str) -> String {
+pub(super) fn sanitised(name: &str) -> String {
     let valid = |c: char| {
         if c.is_ascii_alphanumeric() || c == '_' {
             c
@@ -54,9 +54,9 @@ impl Draft<'_> {
     /// The rules of a selector. `object` is `pod` or `service`.
     pub(super) fn selector(&mut self, selector: Option<Fields>, object: &str, rules: &mut Vec<Value>) {
         let Some(mut selector) = selector else { return };
-        let present = |key: &str| format!("__meta_kubernetes_{object}_labelpresent_{}", sanitized(key));
+        let present = |key: &str| format!("__meta_kubernetes_{object}_labelpresent_{}", sanitised(key));
         let labels = |key: &str| {
-            let value = format!("__meta_kubernetes_{object}_label_{}", sanitized(key));
+            let value = format!("__meta_kubernetes_{object}_label_{}", sanitised(key));
             json!([value, present(key)])
         };
         if let Some(mut exact) = selector.part("matchLabels", &mut self.mistakes) {

@@ -49,7 +49,7 @@ fn wrong_options_are_refused_with_the_remedy() {
     for (yaml, expected) in [
         ("{auth_type: none}", "use `serviceAccount` in a pod"),
         (
-            "{extract: {metadata: [k8s.pod.nam]}}",
+            "{extract: {metadata: [k8s.pod.names]}}",
             "did you mean `k8s.pod.name`?",
         ),
         (
