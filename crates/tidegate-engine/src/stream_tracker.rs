@@ -108,11 +108,12 @@ impl StreamTracker {
         value.saturating_sub(last.bytes())
     }
 
-    /// The sample of a table's total, whose start is not earlier than the known one. A total of a table has one writer: if its
-    /// start moves back, the table has come to know an earlier process, and the total contains all processes.
+    /// The sample of a table's total, whose start is not earlier than the known one. A total of a table has one writer. If its
+    /// start moves back, the table has come to know an earlier process, and the total contains all processes. A start that is
+    /// known stays: an edit may have given several totals one identity.
     pub(crate) fn continued<'a>(&self, sample: &PointSample<'a>) -> PointSample<'a> {
         let start = match sample.start {
-            0 => 0,
+            start if self.knows(start) => start,
             start => start.max(self.start),
         };
         PointSample { start, ..*sample }

@@ -9,7 +9,7 @@
 mod positions;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
 
 use crate::budget::{Reservation, SeriesInterner};
 use crate::key::Key;
@@ -62,6 +62,8 @@ pub struct Converter {
     budget: Arc<Budget>,
     shared: SeriesInterner,
     swept: AtomicU64,
+    /// Whether silent streams stay.
+    keeps_silent: AtomicBool,
 }
 
 #[derive(Debug)]
@@ -129,6 +131,7 @@ impl Converter {
             budget: Arc::default(),
             shared: SeriesInterner::default(),
             swept: AtomicU64::new(born),
+            keeps_silent: AtomicBool::new(false),
         }
     }
 
@@ -144,6 +147,11 @@ impl Converter {
     /// The temporality of the converted points.
     pub fn wanted(&self) -> Temporality {
         self.wanted
+    }
+
+    /// Keeps silent streams: the limit of streams bounds them. Nothing passes a replica while another one leads.
+    pub fn keep_silent(&self) {
+        self.keeps_silent.store(true, Relaxed);
     }
 
     /// Bytes of streams and of places of a previous process, estimated.
@@ -336,7 +344,8 @@ impl Converter {
     /// Forgets streams that have been silent, now and then. Call it as often as you like, also while nothing is converted.
     pub fn expire(&self, now: UnixNanos) {
         let swept = self.swept.load(Relaxed);
-        let is_due = now.saturating_sub(swept) > self.limits.expiry_ns / 8;
+        let is_due =
+            !self.keeps_silent.load(Relaxed) && now.saturating_sub(swept) > self.limits.expiry_ns / 8;
         if is_due && self.swept.compare_exchange(swept, now, Relaxed, Relaxed).is_ok() {
             let is_overdue = |seen| now.saturating_sub(seen) > self.limits.expiry_ns;
             self.streams

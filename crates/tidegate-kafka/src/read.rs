@@ -23,7 +23,7 @@ const FIRST_POLL: Duration = Duration::from_millis(20);
 /// The time between two questions for the ends of the log.
 const REPORT_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Ends that were asked for longer ago say nothing of what is pending now: the process was suspended, the network was cut, or
+/// Ends that were asked for longer ago say nothing of what is pending now. The process was suspended, the network was cut, or
 /// the read is slow.
 const MAX_GOAL_AGE: Duration = Duration::from_millis(1500);
 

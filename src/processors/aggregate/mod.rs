@@ -148,9 +148,13 @@ impl Consumer for Aggregate {
     fn consume(&self, batch: Batch, flow: &mut Flow) {
         let rest = match &self.journal {
             Some(journal) => journal.take(&batch, flow),
-            None => self
-                .absorber
-                .take(&batch.payload, unix_now(), batch.is_snapshot, &self.ledger, flow),
+            None => self.absorber.take(
+                &batch.payload,
+                unix_now(),
+                batch.snapshot_of.is_some(),
+                &self.ledger,
+                flow,
+            ),
         };
         if let Some(rest) = rest {
             self.next.consume(batch.with(rest), flow);

@@ -24,17 +24,31 @@ struct BoardState {
 }
 
 impl ClaimBoard {
-    /// Begins a claim that is wanted, and notes what the replica knows. Call it with each step of the replica.
-    pub(super) fn exchange(&self, leader: &mut ClusterLeader, reader: &mut PageReader, now: UnixNanos) {
+    /// Begins a claim that is wanted, and notes the claims of others that the table shows. Call it with each step of the
+    /// replica, before the calls of the leader.
+    pub(super) fn exchange(
+        &self,
+        leader: &mut ClusterLeader,
+        reader: &mut PageReader,
+        is_shown: bool,
+        now: UnixNanos,
+    ) {
         let mut state = self.state.lock();
-        if std::mem::take(&mut state.is_wanted) {
+        let is_followed = is_shown && leader.follow_deltas(reader);
+        state.is_followed |= is_followed;
+        let is_wanted = std::mem::take(&mut state.is_wanted);
+        if is_wanted && state.is_followed {
+            // Another replica has claimed the same increases.
+            state.result = Some(DeltaClaim::Lost);
+            self.changed.notify_one();
+            return;
+        }
+        if is_wanted {
             leader.claim_deltas(now);
         }
         let result = leader.delta_claim();
-        let is_followed = leader.follow_deltas(reader);
         if is_followed || result != state.result {
             state.result = result;
-            state.is_followed |= is_followed;
             self.changed.notify_one();
         }
     }
@@ -54,12 +68,12 @@ impl ClaimBoard {
         }
     }
 
-    /// Makes a claim. It is lost if another replica has made one that nobody waited for. Without an answer after `patience`,
-    /// it has failed.
+    /// Makes a claim. It is lost if the claim of another replica waits to be followed. Without an answer after `patience`, it
+    /// has failed.
     pub(super) async fn claim(&self, patience: Duration) -> DeltaClaim {
         {
             let mut state = self.state.lock();
-            if std::mem::take(&mut state.is_followed) {
+            if state.is_followed {
                 return DeltaClaim::Lost;
             }
             (state.is_wanted, state.result) = (true, None);
@@ -73,6 +87,12 @@ impl ClaimBoard {
             }
         };
         let answer = tokio::time::timeout(patience, answer).await;
-        answer.unwrap_or(DeltaClaim::Failed)
+        let mut state = self.state.lock();
+        state.is_wanted = false;
+        match answer.unwrap_or(DeltaClaim::Failed) {
+            // The call began before that claim was known.
+            DeltaClaim::Won if state.is_followed => DeltaClaim::Lost,
+            claim => claim,
+        }
     }
 }

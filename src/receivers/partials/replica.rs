@@ -116,8 +116,10 @@ impl Replica {
                 .for_each(|event| self.leader.event(event, &mut self.reader, now)),
             ReplicaInput::Tick => self.tick(now),
         }
+        // Exporters let go of the increases that the table shows, so only of those.
+        let is_shown = self.reader.is_ready(now) && self.last_show.2 == self.messages();
         let Self { reader, leader, .. } = self;
-        self.claims.exchange(leader, reader, now);
+        self.claims.exchange(leader, reader, is_shown, now);
         ReplicaCalls {
             reader: reader.poll().into_iter().collect(),
             leader: std::iter::from_fn(|| leader.poll(reader, now))

@@ -3,6 +3,7 @@
 //! The record of deltas in the store: its holder is the replica that exported the newest ones.
 
 use bytes::Bytes;
+use tidegate_engine::UnixNanos;
 
 use crate::StoredMessage;
 
@@ -10,14 +11,18 @@ use crate::StoredMessage;
 #[derive(Debug, Default)]
 pub(crate) struct DeltaRecord {
     sequence: u64,
+    /// When the store took it, by the clock of the store; 0: not known.
+    time: UnixNanos,
     holder: Bytes,
 }
 
 impl DeltaRecord {
     /// Notes the record. An older one counts only if the store has it now.
     pub(super) fn note(&mut self, stored: &StoredMessage, is_current: bool) {
-        if is_current || stored.sequence > self.sequence {
+        // A store that has lost its messages counts from the beginning.
+        if is_current || stored.sequence > self.sequence || stored.time > self.time {
             self.set(stored.sequence, &stored.message.body);
+            self.time = stored.time;
         }
     }
 

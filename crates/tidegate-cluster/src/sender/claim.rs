@@ -7,12 +7,13 @@ use tidegate_engine::UnixNanos;
 
 use crate::{CallId, StoreCall, StoreError, StoreMessage, StoreReply};
 
-/// The distance of two runs if the clock was set back. The sequences of a run begin with its number, and a run has fewer sequences than this. So a
-/// later run with the same start times has the higher sequences.
+/// The distance of two runs if the clock was set back. The sequences of a run begin with its number, and a run has fewer
+/// sequences than this. So a later run with the same start times has the higher sequences.
 const RUN_DISTANCE: u64 = 1 << 36;
 
 /// The time of a clock that is this far (1 s) after the last number is the next number. So it is higher than one whose claim
-/// the store has lost. Few runs send so many messages, and then only those count whose clock was set back meanwhile.
+/// the store has lost. It matters only if
+/// the clock was set back meanwhile.
 const CLOCK_DISTANCE: u64 = 1 << 30;
 
 /// The bits of the nonce that a number has: 1 ms. A store that lost the last number can't cause two equal ones.

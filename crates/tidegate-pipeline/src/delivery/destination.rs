@@ -158,6 +158,9 @@ impl<A: Attempt> Destination<A> {
     pub fn only_leader(self, cluster: Option<&str>) -> Result<Self, ComponentError> {
         let conversion = self.inner.conversion.as_ref();
         let is_delta = conversion.is_some_and(|conversion| conversion.wants_deltas());
+        if let Some(conversion) = conversion.filter(|_| cluster.is_some()) {
+            conversion.keep_silent();
+        }
         let leadership = Leadership::of(&self.inner.context, cluster, is_delta)?;
         Ok(Self { leadership, ..self })
     }

@@ -86,6 +86,11 @@ impl Conversion {
         self.converter.wanted() == Temporality::Delta
     }
 
+    /// Keeps the positions of silent streams: nothing passes while another replica leads.
+    pub(super) fn keep_silent(&self) {
+        self.converter.keep_silent();
+    }
+
     /// Forgets streams that have been silent for long, even without new batches.
     pub(super) fn expire(&self) {
         // While the positions are frozen, the next call expires streams.

@@ -152,6 +152,37 @@ fn a_total_of_a_table_whose_start_moves_back_is_increased_once() {
 }
 
 #[test]
+fn totals_of_a_table_that_an_edit_made_one_series_add_up() {
+    let mut reader = Reader::new(Temporality::Delta, counter(Temporality::Cumulative));
+    reader.is_snapshot = true;
+    let mut sum = 0;
+    for (time, first, second) in [(1510, 10, 3), (1520, 12, 4), (1530, 15, 9)] {
+        for (start, total) in [(1100, first), (1200, second)] {
+            sum += reader.number(start, time, total).unwrap().2;
+        }
+    }
+    assert_eq!(sum, 24);
+}
+
+#[test]
+fn silent_streams_stay_if_the_reader_keeps_them() {
+    for (keeps, increase) in [(true, 2), (false, 9)] {
+        let mut reader = Reader::new(Temporality::Delta, counter(Temporality::Cumulative));
+        let limits = ConverterLimits {
+            expiry_ns: 100,
+            ..LIMITS
+        };
+        reader.converter = Converter::new(Temporality::Delta, BORN, limits);
+        if keeps {
+            reader.converter.keep_silent();
+        }
+        assert_eq!(reader.number(1001, 1010, 7).unwrap().2, 7);
+        reader.converter.expire(5000);
+        assert_eq!(reader.number(1001, 5010, 9).unwrap().2, increase);
+    }
+}
+
+#[test]
 fn a_stream_that_began_before_the_reader_is_counted_from_its_first_word() {
     let mut reader = Reader::new(Temporality::Delta, counter(Temporality::Cumulative));
     assert_eq!(reader.number(5, 1010, 700), Err(Converted::Baseline));
