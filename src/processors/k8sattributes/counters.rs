@@ -17,10 +17,12 @@ pub(super) enum Unmatched {
     Unknown,
     /// The pod does not count.
     Excluded,
+    /// Memory for its attributes is short.
+    Memory,
 }
 
 /// All reasons, in the order of their numbers.
-const REASONS: [&str; 4] = ["not_synced", "no_identifier", "unknown", "excluded"];
+const REASONS: [&str; 5] = ["not_synced", "no_identifier", "unknown", "excluded", "memory"];
 
 /// The counters of a processor.
 pub(super) struct MatchCounters {

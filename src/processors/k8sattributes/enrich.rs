@@ -18,6 +18,7 @@ use super::table::{PodTable, RelatedEntry};
 use crate::batch::wire::attributes::{AttributeSet, WireAttributes};
 use crate::batch::wire::edit::Editor;
 use crate::batch::wire::walk::{Header, Visitor};
+use crate::component::Held;
 use crate::processors::actions::Decoded;
 use crate::processors::editing::{RESOURCE_ATTRIBUTES, encoded_resource};
 
@@ -28,6 +29,15 @@ const WORKLOAD_UIDS: [Field; 4] = [
     Field::DaemonSetUid,
     Field::JobUid,
 ];
+
+/// The bytes of an added attribute beside its texts: tags and lengths.
+const ATTRIBUTE_BYTES: usize = 24;
+
+/// The bytes of an edited resource beside its attributes.
+const RESOURCE_BYTES: usize = 64;
+
+/// The copies of added attributes: the edit, and the edited message.
+const COPIES: usize = 2;
 
 /// Adds attributes to the resources of a batch.
 pub(super) struct Enricher<'a> {
@@ -58,7 +68,16 @@ impl Additions<'_> {
 impl<'a> Enricher<'a> {
     /// The attributes of a resource with those of its pod. `None`: nothing is added.
     pub(super) fn enriched(&self, resource: &Resource) -> Option<Resource> {
-        let additions = self.additions(&resource.attributes)?;
+        self.changed(resource, None)
+    }
+
+    /// The same within a reservation, for batches of many resources.
+    pub(super) fn enriched_within(&self, resource: &Resource, held: &mut Held) -> Option<Resource> {
+        self.changed(resource, Some(held))
+    }
+
+    fn changed(&self, resource: &Resource, held: Option<&mut Held>) -> Option<Resource> {
+        let additions = self.additions(&resource.attributes, held)?;
         let mut set = Decoded::new(&resource.attributes);
         self.apply(&additions, &resource.attributes, &mut set);
         Some(Resource {
@@ -67,8 +86,9 @@ impl<'a> Enricher<'a> {
         })
     }
 
-    /// Looks for the pod of a resource, and counts the result. `None`: there is nothing to add.
-    fn additions(&self, resource: &dyn ResourceTexts) -> Option<Additions<'a>> {
+    /// Looks for the pod of a resource, reserves memory for its attributes, and counts the result. `None`: there is nothing
+    /// to add, or no memory for it.
+    fn additions(&self, resource: &dyn ResourceTexts, held: Option<&mut Held>) -> Option<Additions<'a>> {
         let identification = self.rules.associations.identify(resource, self.peer);
         let mut additions = Additions::default();
         let result = self.find(identification.as_ref(), &mut additions);
@@ -76,6 +96,14 @@ impl<'a> Enricher<'a> {
         additions.identification = identification.filter(|found| adds_ip && found.ip().is_some());
         if let Some(table) = self.table.filter(|table| table.is_synced) {
             add_related(table, resource, &mut additions);
+        }
+        // An empty resource of two bytes may get hundreds.
+        if let Some(held) = held.filter(|_| !additions.is_empty()) {
+            let bytes = COPIES * self.bytes(&additions, resource) + RESOURCE_BYTES;
+            if held.try_grow(bytes).is_err() {
+                self.counters.count(Err(Unmatched::Memory));
+                return None;
+            }
         }
         self.counters.count(match result {
             Ok(()) => Ok(()),
@@ -101,8 +129,22 @@ impl<'a> Enricher<'a> {
         Ok(())
     }
 
+    /// The bytes of all additions.
+    fn bytes(&self, additions: &Additions<'_>, resource: &dyn ResourceTexts) -> usize {
+        let mut bytes = 0;
+        self.each(additions, resource, &mut |name, value| {
+            let text = match value {
+                AttributeValue::Str(text) => text.len(),
+                _ => 0,
+            };
+            bytes += name.len() + text + ATTRIBUTE_BYTES;
+        });
+        bytes
+    }
+
+    /// Adds what the resource lacks.
     fn apply(&self, additions: &Additions<'_>, resource: &dyn ResourceTexts, set: &mut dyn AttributeSet) {
-        let mut add = |name: &str, value: AttributeValue| {
+        self.each(additions, resource, &mut |name, value| {
             let is_free = match set.get(name) {
                 None | Some(AttributeValue::Empty) => true,
                 Some(AttributeValue::Str(text)) => text.is_empty(),
@@ -111,7 +153,16 @@ impl<'a> Enricher<'a> {
             if is_free {
                 set.set(name, value);
             }
-        };
+        });
+    }
+
+    /// Gives each addition to `add`.
+    fn each(
+        &self,
+        additions: &Additions<'_>,
+        resource: &dyn ResourceTexts,
+        add: &mut dyn FnMut(&str, AttributeValue),
+    ) {
         if let Some(ip) = additions.identification.as_ref().and_then(Identification::ip) {
             add(Field::PodIp.as_str(), ip.into());
         }
@@ -119,7 +170,7 @@ impl<'a> Enricher<'a> {
             for (name, value) in &pod.attributes {
                 add(name, AttributeValue::Str(value.clone()));
             }
-            pod.each_of_container(resource, self.rules, &mut add);
+            pod.each_of_container(resource, self.rules, add);
         }
         let related = additions.related.iter().flat_map(|entry| &entry.attributes);
         for (name, value) in additions.cluster.into_iter().chain(related) {
@@ -159,23 +210,27 @@ fn add_related<'a: 'r, 'r>(table: &'a PodTable, resource: &'r dyn ResourceTexts,
 }
 
 /// Edits resources on the wire.
-pub(super) struct WireEnricher<'a>(pub(super) &'a Enricher<'a>);
+pub(super) struct WireEnricher<'a> {
+    pub(super) enricher: &'a Enricher<'a>,
+    /// The memory of the additions.
+    pub(super) held: &'a mut Held,
+}
 
 impl Visitor for WireEnricher<'_> {
     fn resource(&mut self, header: &Header<'_>, editor: &mut Editor<'_>) -> bool {
         let resource = WireResource(header.message);
-        let Some(additions) = self.0.additions(&resource) else {
+        let Some(additions) = self.enricher.additions(&resource, Some(self.held)) else {
             return true;
         };
         match header.missing_at {
             None => {
                 let mut set = WireAttributes::read(header.message, RESOURCE_ATTRIBUTES, editor);
-                self.0.apply(&additions, &resource, &mut set);
+                self.enricher.apply(&additions, &resource, &mut set);
                 set.write(editor);
             }
             Some(at) => {
                 let mut set = Decoded::new(&Attributes::default());
-                self.0.apply(&additions, &resource, &mut set);
+                self.enricher.apply(&additions, &resource, &mut set);
                 if let Some(attributes) = set.changed() {
                     editor.insert(at, &encoded_resource(&attributes));
                 }

@@ -36,7 +36,7 @@ use super::sources::EditedSources;
 use crate::batch::wire::walk;
 use crate::batch::{Batch, Payload, Points, Signal};
 use crate::component::{
-    ComponentError, ConfigType, Consumer, Context, Factory, Flow, Ledger, Lifecycle, Processor,
+    ComponentError, ConfigType, Consumer, Context, Factory, Flow, Held, Ledger, Lifecycle, Processor,
     ProcessorContext, ProcessorFactory, Reason, Refused, Stability,
 };
 
@@ -157,11 +157,19 @@ impl Consumer for K8sAttributes {
             peer: batch.peer,
             counters: &self.counters,
         };
+        // Until the next component has the batch: then the batch itself is on the account.
+        let mut held = Held::new(self.base.shared.memory.clone());
         let payload = match batch.payload {
-            Payload::Encoded(encoded) => match walk::edit(&encoded, &mut WireEnricher(&enricher)) {
-                Ok(edited) => edited.into(),
-                Err(_) => return self.ledger.drop_items(Reason::Invalid, encoded.items()),
-            },
+            Payload::Encoded(encoded) => {
+                let mut visitor = WireEnricher {
+                    enricher: &enricher,
+                    held: &mut held,
+                };
+                match walk::edit(&encoded, &mut visitor) {
+                    Ok(edited) => edited.into(),
+                    Err(_) => return self.ledger.drop_items(Reason::Invalid, encoded.items()),
+                }
+            }
             Payload::Events(events) => {
                 let version = table.as_ref().map_or(0, |table| table.version);
                 let edit = |source: &Source, schema: &Schema| {
@@ -171,8 +179,9 @@ impl Consumer for K8sAttributes {
                 };
                 Payload::Events(self.sources.apply_version(version, events, edit))
             }
-            Payload::Points(points) => enriched_points(&points, &enricher).into(),
+            Payload::Points(points) => enriched_points(&points, &enricher, &mut held).into(),
         };
+        held.fill_to(held.bytes());
         self.next.consume(Batch { payload, ..batch }, flow);
     }
 
@@ -182,13 +191,14 @@ impl Consumer for K8sAttributes {
 }
 
 /// The points with the attributes of their pods. Consecutive points share their resource.
-fn enriched_points(points: &Points, enricher: &Enricher<'_>) -> Points {
+fn enriched_points(points: &Points, enricher: &Enricher<'_>, held: &mut Held) -> Points {
     let mut last: Option<(Arc<Resource>, Option<Arc<Resource>>)> = None;
     let enriched = points.points.iter().map(|point| {
         let resource = match &last {
             Some((known, enriched)) if Arc::ptr_eq(known, &point.series.resource) => enriched.clone(),
             _ => {
-                let enriched = enricher.enriched(&point.series.resource).map(Arc::new);
+                let enriched = enricher.enriched_within(&point.series.resource, held);
+                let enriched = enriched.map(Arc::new);
                 last = Some((point.series.resource.clone(), enriched.clone()));
                 enriched
             }

@@ -8,7 +8,7 @@ use tidegate_kubernetes::testing::FakeApiServer;
 use super::*;
 use crate::batch::{Batch, Payload, convert};
 use crate::component::testing::{Sink, settings};
-use crate::component::{Context, Processor};
+use crate::component::{Context, Limit, Processor};
 use crate::processors::k8sattributes::FACTORY;
 use crate::processors::testing::{encoded, events, processor_context};
 
@@ -201,4 +201,19 @@ fn passthrough_adds_the_address_alone() {
     let passed: Vec<_> = sink.batches().into_iter().map(attributes).collect();
     let expected: Attributes = [("k8s.pod.ip", "10.0.0.1")].into_iter().collect();
     assert_eq!(passed, [expected, Attributes::default()]);
+}
+
+#[tokio::test]
+async fn a_resource_without_memory_for_its_attributes_stays() {
+    let running = Running::new("wait_for_metadata: true").await;
+    running.server.apply_quietly("pods", &pod("a", "10.0.0.1", AT));
+    running.processor.start().await.unwrap();
+    running.until("10.0.0.1", "a").await;
+    let memory = &running.base.shared.memory;
+    memory.add_limit(Limit::of(10));
+    memory.note(11);
+    assert_eq!(running.name("10.0.0.1"), "");
+    memory.remove_limit(Limit::of(10));
+    assert_eq!(running.name("10.0.0.1"), "a");
+    running.processor.stop(Instant::now()).await;
 }
