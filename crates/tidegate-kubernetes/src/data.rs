@@ -63,13 +63,16 @@ impl Cluster {
     /// The value of a key of an object. `None`: the object has no such key.
     ///
     /// # Errors
-    /// The server refuses the request, or memory is short, or the value is not text.
+    /// The server refuses the request, or memory is short, or a name is invalid, or the value is not text.
     pub async fn named_value(
         &self,
         kind: DataKind,
         (namespace, name): (&str, &str),
         key: &str,
     ) -> Result<Option<NamedValue>, WatchError> {
+        if let Some(wrong) = [namespace, name].into_iter().find(|part| !is_name(part)) {
+            return Err(WatchError::Body(format!("{wrong:?} is not a name")));
+        }
         let (namespace, name) = (escaped(namespace), escaped(name));
         let path = format!("/api/v1/namespaces/{namespace}/{}/{name}", kind.resource());
         let mut body = self.client.get(&path).await?;
@@ -89,6 +92,11 @@ impl Cluster {
         held.keep(text.expose().len());
         Ok(Some(NamedValue { text, _held: held }))
     }
+}
+
+/// Whether a text is one segment of a path. Servers and proxies read other texts as another path.
+fn is_name(text: &str) -> bool {
+    !["", ".", ".."].contains(&text) && !text.contains(['/', '%'])
 }
 
 fn value_of(kind: DataKind, json: &[u8], key: &str) -> Result<Option<Secret>, WatchError> {
@@ -147,6 +155,10 @@ mod tests {
         assert!(error.contains("not text in base64"), "{error}");
         let error = read(DataKind::Secret, "gone", "a").await.unwrap_err().to_string();
         assert!(error.contains("404"), "{error}");
+        for name in ["", ".", "..", "../n", "n/x", "%2e"] {
+            let error = read(DataKind::Secret, name, "a").await.unwrap_err().to_string();
+            assert!(error.contains("is not a name"), "{error}");
+        }
         assert_eq!(account.reserved_bytes(), 0);
     }
 }
