@@ -64,7 +64,8 @@ struct RunningPool {
     is_ending: bool,
     /// The memory of the current job.
     held: Option<Held>,
-    found: Vec<DiscoveredTargets>,
+    /// The last result of each discovery. `None`: it has not reported yet.
+    found: Vec<Option<DiscoveredTargets>>,
     loops: JoinSet<()>,
     /// By the target's hash.
     handles: HashMap<u64, Handle>,
@@ -147,7 +148,6 @@ impl RunningPool {
     fn change(&mut self, change: Change) -> Findings {
         self.discovering.cancel();
         self.discovering = self.stopping.child_token();
-        self.found.clear();
         match change {
             Change::Replace(pool) => {
                 self.retire();
@@ -155,6 +155,7 @@ impl RunningPool {
             }
             Change::End => {
                 self.is_ending = true;
+                self.found.clear();
                 mpsc::channel(1).1
             }
         }
@@ -175,21 +176,24 @@ impl RunningPool {
         self.is_ending = false;
         self.workshop = pool.workshop;
         self.held = pool.held;
+        self.found = vec![None; pool.discoveries.count()];
         let memory = &self.workshop.limiter.shared.memory;
         pool.discoveries
             .start(&self.workshop.metrics, memory, &self.discovering, &self.tasks)
     }
 
     fn note(&mut self, source: usize, found: DiscoveredTargets) {
-        if self.found.len() <= source {
-            self.found.resize(source + 1, DiscoveredTargets::default());
+        if let Some(last) = self.found.get_mut(source) {
+            *last = Some(found);
         }
-        self.found[source] = found;
     }
 
     /// Starts loops for new targets, and ends those of vanished ones.
     async fn sync(&mut self) {
-        let (found, workshop) = (self.found.clone(), self.workshop.clone());
+        // Until all discoveries have reported, a target that is not found yet may come.
+        let is_complete = self.is_ending || self.found.iter().all(Option::is_some);
+        let found: Vec<_> = self.found.iter().flatten().cloned().collect();
+        let workshop = self.workshop.clone();
         let made = tokio::task::spawn_blocking(move || {
             let targets = Targets::of(&found, &workshop);
             found.iter().flat_map(|found| &found.rooms).for_each(Room::fill);
@@ -221,7 +225,9 @@ impl RunningPool {
         let labels: HashSet<&Labels> = targets.values().map(|target| &target.labels).collect();
         for handle in self.retired.values() {
             let replaced = labels.contains(&handle.target.labels);
-            handle.send(Order::Leave { replaced });
+            if replaced || is_complete {
+                handle.send(Order::Leave { replaced });
+            }
         }
         for (hash, handle) in &self.handles {
             if targets.contains_key(hash) {

@@ -121,6 +121,11 @@ impl Discoveries {
         })
     }
 
+    /// The number of discoveries. Those of fixed targets are one.
+    pub(super) fn count(&self) -> usize {
+        1 + self.files.len() + self.services.len() + self.names.len() + self.objects.len()
+    }
+
     /// Starts the discoveries. The receiver yields their results, with the number of the discovery.
     pub(super) fn start(
         self,
