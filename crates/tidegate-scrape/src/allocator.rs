@@ -157,6 +157,7 @@ fn described(text: &[u8]) -> Result<Vec<DescribedJob>, String> {
             options: Value::Object(options).to_string().replace("$(SHARD)", &shard),
             name,
             source: NAME.to_owned(),
+            namespace: String::new(),
         }
     };
     Ok(jobs.into_iter().map(job).collect())

@@ -2,6 +2,8 @@
 
 //! Jobs that come, change and go while the receiver runs. Each has a pool. A change of one job touches no other.
 
+mod limits;
+
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -17,7 +19,7 @@ use super::config::scrape::ScrapeConfig;
 use super::discovery::{Discoveries, DiscoveryError};
 use super::job::Job;
 use super::limiter::ScrapeLimiter;
-use super::metrics::ScrapeMetrics;
+use super::metrics::{JobLabels, ScrapeMetrics};
 use super::pool::{Change, Pool, PoolControl};
 use super::scrape::Workshop;
 use super::target;
@@ -25,9 +27,6 @@ use tidegate_config::{Decode, Problems, parse_text};
 use tidegate_pipeline::component::targets::ScrapePool;
 use tidegate_pipeline::component::{Context, Entry, Held};
 use tidegate_pipeline::delivery::response::shorten;
-
-/// The most jobs from outside.
-const MAX_JOBS: usize = 10_000;
 
 /// The most notices of a source of jobs.
 const MAX_NOTICES: usize = 200;
@@ -58,6 +57,7 @@ pub(super) struct JobBuilder {
     entry: Entry,
     limiter: Arc<ScrapeLimiter>,
     seed: u64,
+    labels: JobLabels,
     /// The notices of each source of jobs.
     notices: Mutex<BTreeMap<&'static str, Vec<String>>>,
 }
@@ -77,6 +77,7 @@ impl JobBuilder {
             entry,
             limiter,
             seed: target::seed(),
+            labels: JobLabels::default(),
             notices: Mutex::default(),
         }
     }
@@ -95,7 +96,8 @@ impl JobBuilder {
 
     /// The metrics of a job, or of a source of jobs.
     pub(super) fn metrics(&self, name: &str) -> ScrapeMetrics {
-        ScrapeMetrics::new(self.receiver.clone(), name.into(), self.entry.clone())
+        self.labels
+            .metrics(self.receiver.clone(), name.into(), self.entry.clone())
     }
 
     /// The parts of a new job.
@@ -152,6 +154,8 @@ pub(super) struct DescribedJob {
     pub(super) options: String,
     /// What it is from, for messages.
     pub(super) source: String,
+    /// The namespace of its object. Empty: no object describes it.
+    pub(super) namespace: String,
 }
 
 /// Adds what all jobs of a source have, after their options are read.
@@ -184,8 +188,8 @@ pub(super) struct JobSet {
 pub(super) struct Applied {
     /// What is wrong with jobs, or has no effect.
     pub(super) problems: Vec<String>,
-    /// Whether a job lacks memory, so that another attempt makes sense.
-    pub(super) lacks_memory: bool,
+    /// Whether a job lacks memory or a file, so that another attempt makes sense.
+    pub(super) needs_retry: bool,
 }
 
 impl JobSet {
@@ -208,24 +212,15 @@ impl JobSet {
     /// Makes the set the same as these jobs. Jobs with unchanged options go on undisturbed.
     pub(super) async fn apply(&mut self, wanted: &[&DescribedJob]) -> Applied {
         let mut applied = Applied::default();
-        let mut names = HashSet::new();
-        let fixed = self.config.clone();
-        let is_fixed = |name: &str| fixed.config.scrape_configs.iter().any(|job| job.job_name == name);
+        let fixed = &self.config.config.scrape_configs;
+        let is_fixed = |name: &str| fixed.iter().any(|job| job.job_name == name);
+        let is_running = |name: &str| {
+            let job = self.jobs.get(name);
+            job.is_some_and(|job| job.fingerprint.is_some())
+        };
+        let wanted = limits::within_limits(wanted, is_fixed, is_running, &mut applied.problems);
+        let names: HashSet<_> = wanted.iter().map(|job| job.name.as_str()).collect();
         for job in wanted {
-            let refusal = if is_fixed(&job.name) || names.contains(job.name.as_str()) {
-                Some("another job has this name".to_owned())
-            } else if names.len() >= MAX_JOBS {
-                Some(format!("there are more than {MAX_JOBS} jobs"))
-            } else {
-                None
-            };
-            if let Some(why) = refusal {
-                applied
-                    .problems
-                    .push(format!("{}: job {}: {why}", job.source, job.name));
-                continue;
-            }
-            names.insert(job.name.as_str());
             self.apply_one(job, &mut applied).await;
         }
         for (name, job) in &mut self.jobs {
@@ -258,12 +253,12 @@ impl JobSet {
         let Prepared {
             pool,
             problems,
-            lacks_memory,
+            needs_retry,
         } = prepared;
         applied.problems.extend(problems.iter().cloned());
-        if lacks_memory {
+        if needs_retry {
             // The job goes on as it was. The next attempt may succeed.
-            applied.lacks_memory = true;
+            applied.needs_retry = true;
             if is_new {
                 self.builder.limiter.shared.scrape_pools.remove(&parts.shown);
             }
@@ -324,7 +319,8 @@ impl RunningJob {
 struct Prepared {
     pool: Option<Pool>,
     problems: Vec<String>,
-    lacks_memory: bool,
+    /// Whether the same options may be usable later.
+    needs_retry: bool,
 }
 
 impl Prepared {
@@ -335,7 +331,15 @@ impl Prepared {
                 "{}: job {}: {why}; the job is skipped",
                 job.source, job.name
             )],
-            lacks_memory: false,
+            needs_retry: false,
+        }
+    }
+
+    /// The job can't have these options now. The next attempt may succeed.
+    fn deferred(job: &DescribedJob, why: &str) -> Self {
+        Self {
+            needs_retry: true,
+            ..Self::refused(job, why)
         }
     }
 }
@@ -352,10 +356,7 @@ fn prepare(
         return Prepared::refused(job, &format!("its options have more than {MAX_JOB_BYTES} bytes"));
     }
     let mut held = Held::new(builder.limiter.shared.memory.clone());
-    let no_memory = || Prepared {
-        lacks_memory: true,
-        ..Prepared::refused(job, "memory for it is short now")
-    };
+    let no_memory = || Prepared::deferred(job, "memory for it is short now");
     if held.try_grow(job.options.len() * READ_FACTOR).is_err() {
         return no_memory();
     }
@@ -374,9 +375,10 @@ fn prepare(
         Ok(pool) => Prepared {
             pool: Some(pool),
             problems,
-            lacks_memory: false,
+            needs_retry: false,
         },
-        Err(error) => Prepared::refused(job, &error.to_string()),
+        // A file may be there again at the next attempt.
+        Err(error) => Prepared::deferred(job, &error.to_string()),
     }
 }
 

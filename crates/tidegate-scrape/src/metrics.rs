@@ -2,7 +2,7 @@
 
 //! The metrics and log lines of a scrape job: its targets by state, its scrapes, and its failures by reason.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fmt::Display;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
@@ -32,12 +32,52 @@ const STATES: [(TargetState, &str); 3] = [
     (TargetState::Down, "down"),
 ];
 
+/// The targets by state.
+type TargetCounts = [AtomicI64; STATES.len()];
+
+/// The label of jobs without a label of their own.
+const OTHERS: &str = "others";
+
+/// The most labels of the jobs of a receiver. Metrics stay for ever, and objects may change their names for ever.
+const MAX_LABELS: usize = 10_000;
+
+/// The labels of the jobs of a receiver.
+#[derive(Default)]
+pub(super) struct JobLabels {
+    known: Mutex<HashSet<Arc<str>>>,
+    /// The targets of all jobs without a label of their own.
+    others: Arc<TargetCounts>,
+}
+
+impl JobLabels {
+    /// The metrics of a job. Beyond the limit of labels, jobs share one.
+    pub(super) fn metrics(&self, receiver: Arc<str>, job: Arc<str>, entry: Entry) -> ScrapeMetrics {
+        let mut known = self.known.lock();
+        let is_own = known.contains(&job) || known.len() < MAX_LABELS;
+        if is_own {
+            known.insert(job.clone());
+            return ScrapeMetrics::new(receiver, job, entry);
+        }
+        ScrapeMetrics {
+            label: OTHERS.into(),
+            targets: self.others.clone(),
+            is_shared: true,
+            ..ScrapeMetrics::new(receiver, job, entry)
+        }
+    }
+}
+
 /// The metrics of a job. Log lines of one kind are rate-limited; the counters have every event.
 pub(super) struct ScrapeMetrics {
     receiver: Arc<str>,
+    /// The name of the job, for log lines.
     job: Arc<str>,
+    /// The label `job` of the metrics. Jobs may share one.
+    label: Arc<str>,
     entry: Entry,
-    targets: [AtomicI64; STATES.len()],
+    targets: Arc<TargetCounts>,
+    /// Whether other jobs have the same label.
+    is_shared: bool,
     throttles: Mutex<HashMap<&'static str, LogThrottle>>,
 }
 
@@ -54,9 +94,11 @@ impl ScrapeMetrics {
     pub(super) fn new(receiver: Arc<str>, job: Arc<str>, entry: Entry) -> Self {
         Self {
             receiver,
+            label: job.clone(),
             job,
             entry,
-            targets: Default::default(),
+            targets: Arc::default(),
+            is_shared: false,
             throttles: Mutex::default(),
         }
     }
@@ -76,31 +118,31 @@ impl ScrapeMetrics {
 
     #[expect(clippy::cast_precision_loss, reason = "no job has 2^52 targets")]
     fn gauge(&self, metric: &'static str, state: &'static str, value: i64) {
-        metrics::gauge!(metric, "receiver" => self.receiver.clone(), "job" => self.job.clone(), "state" => state)
+        metrics::gauge!(metric, "receiver" => self.receiver.clone(), "job" => self.label.clone(), "state" => state)
             .set(value as f64);
     }
 
     /// Sets the number of targets that the rules drop.
     pub(super) fn targets_dropped(&self, targets: usize) {
-        self.gauge(
-            "tidegate_scrape_targets",
-            "dropped",
-            i64::try_from(targets).unwrap_or(i64::MAX),
-        );
+        self.set_targets("dropped", targets);
     }
 
     /// Sets the number of invalid targets.
     pub(super) fn targets_invalid(&self, targets: usize) {
-        self.gauge(
-            "tidegate_scrape_targets",
-            "invalid",
-            i64::try_from(targets).unwrap_or(i64::MAX),
-        );
+        self.set_targets("invalid", targets);
+    }
+
+    /// Sets a gauge, unless it is of several jobs.
+    fn set_targets(&self, state: &'static str, targets: usize) {
+        if !self.is_shared {
+            let targets = i64::try_from(targets).unwrap_or(i64::MAX);
+            self.gauge("tidegate_scrape_targets", state, targets);
+        }
     }
 
     /// A scrape has begun.
     pub(super) fn scrape(&self) {
-        metrics::counter!("tidegate_scrapes_total", "receiver" => self.receiver.clone(), "job" => self.job.clone())
+        metrics::counter!("tidegate_scrapes_total", "receiver" => self.receiver.clone(), "job" => self.label.clone())
             .increment(1);
     }
 
@@ -171,7 +213,7 @@ impl ScrapeMetrics {
     }
 
     fn count(&self, metric: &'static str, reason: &'static str, by: u64) {
-        metrics::counter!(metric, "receiver" => self.receiver.clone(), "job" => self.job.clone(), "reason" => reason)
+        metrics::counter!(metric, "receiver" => self.receiver.clone(), "job" => self.label.clone(), "reason" => reason)
             .increment(by);
     }
 
@@ -267,5 +309,26 @@ impl TargetHealth {
 impl Drop for TargetHealth {
     fn drop(&mut self) {
         self.metrics.count_target(self.state, -1);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tidegate_pipeline::batch::Signal;
+    use tidegate_pipeline::component::testing::Sink;
+
+    use super::*;
+
+    #[test]
+    fn jobs_beyond_the_limit_share_a_label() {
+        let labels = JobLabels::default();
+        let entry = Sink::new().entry(Signal::Metrics);
+        let metrics = |name: &str| labels.metrics("r".into(), name.into(), entry.clone());
+        for at in 0..MAX_LABELS {
+            assert_eq!(*metrics(&at.to_string()).label, at.to_string());
+        }
+        let new = metrics("new");
+        assert_eq!((&*new.label, &*new.job), (OTHERS, "new"));
+        assert_eq!(*metrics("5").label, *"5", "a known name has its own");
     }
 }

@@ -360,6 +360,7 @@ impl<'a> Draft<'a> {
             name,
             options: Value::Object(self.options).to_string(),
             source: origin.to_string(),
+            namespace: origin.namespace.to_owned(),
         });
     }
 }

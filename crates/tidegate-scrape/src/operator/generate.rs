@@ -2,6 +2,7 @@
 
 //! Objects to jobs, within limits.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use serde_json::Value;
@@ -15,6 +16,9 @@ use tidegate_pipeline::component::{Account, Held};
 
 /// The most objects of a kind.
 const MAX_OBJECTS: usize = 10_000;
+
+/// The most objects of a kind in a namespace, so that no namespace takes the room of the others.
+const MAX_OBJECTS_OF_NAMESPACE: usize = 1_000;
 
 /// The largest specification of an object in bytes.
 const MAX_SPEC_BYTES: usize = 256 << 10;
@@ -31,7 +35,7 @@ pub(super) fn jobs(
     account: &Arc<Account>,
 ) -> Generated {
     let mut to = Generated::on(account);
-    for object in objects.iter().take(MAX_OBJECTS) {
+    for object in within_limits(kind, objects, &mut to) {
         let Body::Custom(spec) = &object.body else {
             continue;
         };
@@ -48,14 +52,41 @@ pub(super) fn jobs(
         to.begin_object();
         add(kind, of, spec, options, values, &mut to);
     }
-    if objects.len() > MAX_OBJECTS {
-        let others = objects.len() - MAX_OBJECTS;
-        let kind = kind.resource();
+    to
+}
+
+/// The objects within the limits, with a notice about the others.
+fn within_limits<'a>(
+    kind: ObjectKind,
+    objects: &'a [Arc<StoredObject>],
+    to: &mut Generated,
+) -> Vec<&'a StoredObject> {
+    let kind = kind.resource();
+    let mut counts = BTreeMap::<&str, usize>::new();
+    let mut kept = Vec::new();
+    for object in objects {
+        let count = counts.entry(&object.metadata.namespace).or_default();
+        *count += 1;
+        if *count <= MAX_OBJECTS_OF_NAMESPACE {
+            kept.push(&**object);
+        }
+    }
+    for (namespace, count) in counts {
+        let others = count.saturating_sub(MAX_OBJECTS_OF_NAMESPACE);
+        if others > 0 {
+            to.note(&format!(
+                "{others} {kind} of the namespace {namespace} beyond the limit of {MAX_OBJECTS_OF_NAMESPACE} are skipped"
+            ));
+        }
+    }
+    let others = kept.len().saturating_sub(MAX_OBJECTS);
+    if others > 0 {
+        kept.truncate(MAX_OBJECTS);
         to.note(&format!(
             "{others} {kind} beyond the limit of {MAX_OBJECTS} are skipped"
         ));
     }
-    to
+    kept
 }
 
 /// Adds the jobs of an object.

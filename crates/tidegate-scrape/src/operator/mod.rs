@@ -113,7 +113,7 @@ impl Operator {
             builder.report(NAME, notices.chain(applied.problems).collect());
             tokio::time::sleep(MIN_INTERVAL).await;
             let lacks_memory = kinds.iter().any(|kind| kind.last.lacks_memory);
-            let is_due = lacks_memory || applied.lacks_memory || jobs.has_ending();
+            let is_due = lacks_memory || applied.needs_retry || jobs.has_ending();
             let due = is_due.then_some(RETRY_INTERVAL);
             let due = due.into_iter().chain(values.next_read()).min();
             let changes = states.iter_mut().map(|state| Box::pin(state.changed()));
