@@ -6,7 +6,7 @@ use std::any::{Any, TypeId};
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use tidegate_engine::{Key, Table, UnixNanos};
@@ -122,15 +122,59 @@ pub struct SelectedSource {
 
 /// Probable configuration mistakes that components notice at run time, by component.
 #[derive(Debug, Default)]
-pub struct Notices(Mutex<BTreeMap<String, Vec<String>>>);
+pub struct Notices {
+    all: Mutex<BTreeMap<String, Vec<String>>>,
+    /// The log lines of each component that ever had notices.
+    lines: Mutex<BTreeMap<String, LogLines>>,
+}
+
+/// The interval in which log lines of notices count.
+const NOTICE_INTERVAL: Duration = Duration::from_secs(30);
+
+/// The most log lines about notices of a component in an interval.
+const MAX_NOTICE_LINES: usize = 20;
+
+/// The log lines of a component in the current interval.
+#[derive(Debug, Default)]
+struct LogLines {
+    /// The start of the interval.
+    since: Option<Instant>,
+    logged: usize,
+    suppressed: usize,
+}
+
+impl LogLines {
+    /// The number of lines that may be logged of `wanted`, and of those suppressed in the last interval.
+    fn allow(&mut self, wanted: usize, now: Instant) -> (usize, usize) {
+        let is_over = |since| now.saturating_duration_since(since) >= NOTICE_INTERVAL;
+        let mut suppressed = 0;
+        if self.since.is_none_or(is_over) {
+            (self.since, self.logged) = (Some(now), 0);
+            suppressed = std::mem::take(&mut self.suppressed);
+        }
+        let allowed = wanted.min(MAX_NOTICE_LINES - self.logged);
+        self.logged += allowed;
+        self.suppressed += wanted - allowed;
+        (allowed, suppressed)
+    }
+}
 
 impl Notices {
     /// Replaces the notices of a component, and logs the new ones.
     pub fn set(&self, component: &str, now: Vec<String>) {
-        let mut all = self.0.lock();
+        let mut all = self.all.lock();
         let known = all.remove(component).unwrap_or_default();
-        for notice in now.iter().filter(|notice| !known.contains(notice)) {
-            tracing::warn!(component, "{notice}");
+        let new: Vec<_> = now.iter().filter(|notice| !known.contains(notice)).collect();
+        if !new.is_empty() {
+            let mut lines = self.lines.lock();
+            let lines = lines.entry(component.to_owned()).or_default();
+            let (allowed, suppressed) = lines.allow(new.len(), Instant::now());
+            if suppressed > 0 {
+                tracing::warn!(component, suppressed, "earlier notices were not logged");
+            }
+            for notice in new.into_iter().take(allowed) {
+                tracing::warn!(component, "{notice}");
+            }
         }
         if !now.is_empty() {
             all.insert(component.to_owned(), now);
@@ -139,7 +183,7 @@ impl Notices {
 
     /// All notices, by component.
     pub fn list(&self) -> BTreeMap<String, Vec<String>> {
-        self.0.lock().clone()
+        self.all.lock().clone()
     }
 }
 
@@ -264,9 +308,16 @@ impl<T> Registry<T> {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
+
+    #[test]
+    fn lines_about_notices_are_limited_and_counted() {
+        let (mut lines, start) = (LogLines::default(), Instant::now());
+        assert_eq!(lines.allow(15, start), (15, 0));
+        assert_eq!(lines.allow(15, start), (5, 0));
+        assert_eq!(lines.allow(15, start), (0, 0));
+        assert_eq!(lines.allow(15, start + NOTICE_INTERVAL), (15, 25));
+    }
 
     #[test]
     fn a_component_that_reports_nothing_more_is_unready_from_then_on() {
