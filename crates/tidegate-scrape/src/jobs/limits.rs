@@ -54,7 +54,9 @@ pub(super) fn within_limits<'a>(
         ));
     }
     if refused > 0 {
-        problems.push(format!("{refused} jobs beyond the limit of {MAX_JOBS} are skipped"));
+        problems.push(format!(
+            "{refused} jobs beyond the limit of {MAX_JOBS} are skipped"
+        ));
     }
     accepted
 }
@@ -77,7 +79,12 @@ mod tests {
     fn a_namespace_has_at_most_its_share_of_the_jobs() {
         let all = [jobs("a", MAX_JOBS_OF_NAMESPACE + 5), jobs("b", 3)].concat();
         let mut problems = Vec::new();
-        let accepted = within_limits(&all.iter().collect::<Vec<_>>(), |_| false, |_| false, &mut problems);
+        let accepted = within_limits(
+            &all.iter().collect::<Vec<_>>(),
+            |_| false,
+            |_| false,
+            &mut problems,
+        );
         assert_eq!(accepted.len(), MAX_JOBS_OF_NAMESPACE + 3);
         assert_eq!(accepted.last().unwrap().namespace, "b");
         assert!(problems[0].contains("namespace a: 5 jobs"), "{problems:?}");
@@ -93,7 +100,12 @@ mod tests {
         all.extend(jobs("running", 2));
         let is_running = |name: &str| name.starts_with("running/");
         let mut problems = Vec::new();
-        let accepted = within_limits(&all.iter().collect::<Vec<_>>(), |_| false, is_running, &mut problems);
+        let accepted = within_limits(
+            &all.iter().collect::<Vec<_>>(),
+            |_| false,
+            is_running,
+            &mut problems,
+        );
         assert_eq!(accepted.len(), MAX_JOBS);
         assert!(accepted[..2].iter().all(|job| job.namespace == "running"));
         assert!(problems[0].contains("1002 jobs beyond"), "{problems:?}");
@@ -104,7 +116,12 @@ mod tests {
         let all = [jobs("", 1), jobs("", 2)].concat();
         let mut problems = Vec::new();
         let is_fixed = |name: &str| name == "/1";
-        let accepted = within_limits(&all.iter().collect::<Vec<_>>(), is_fixed, |_| false, &mut problems);
+        let accepted = within_limits(
+            &all.iter().collect::<Vec<_>>(),
+            is_fixed,
+            |_| false,
+            &mut problems,
+        );
         assert_eq!(accepted.len(), 1);
         assert_eq!(problems.len(), 2);
     }

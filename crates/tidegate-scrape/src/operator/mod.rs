@@ -249,7 +249,7 @@ async fn turn(
     kinds: &mut [KindWatch],
     options: &PrometheusCrConfig,
     mut values: Values,
-    cluster: &Cluster,
+    cluster: &Arc<Cluster>,
     memory: &Arc<Account>,
 ) -> Values {
     values.begin();
