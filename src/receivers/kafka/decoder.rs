@@ -134,9 +134,8 @@ impl MessageDecoder {
         }
     }
 
-    /// Hands a message to the pipelines. `is_shared`: its bytes are a small part of a larger batch, which would stay in memory
-    /// as long as they.
-    pub(super) async fn take(&self, message: &IncomingMessage, is_shared: bool) -> Taken {
+    /// Hands a message to the pipelines.
+    pub(super) async fn take(&self, message: &IncomingMessage) -> Taken {
         let Some(route) = self.routes.get(&*message.place.topic) else {
             return Taken::Never(Why::Invalid, "no pipeline reads the topic".to_owned());
         };
@@ -154,7 +153,6 @@ impl MessageDecoder {
             encoding: route.encoding,
             max_elements: self.max_elements,
             attributes,
-            copies: is_shared,
         };
         let is_inline = value.len() <= opening.inline_bytes();
         let opened = if is_inline {
@@ -241,7 +239,6 @@ struct Opening {
     encoding: TelemetryEncoding,
     max_elements: usize,
     attributes: Vec<(String, String)>,
-    copies: bool,
 }
 
 impl Opening {
@@ -255,8 +252,8 @@ impl Opening {
     fn open(&self, value: Bytes, held: &mut Held) -> Result<Checked, Taken> {
         let request = match self.encoding {
             TelemetryEncoding::OtlpJson => self.transcoded(&value, held)?,
-            TelemetryEncoding::OtlpProto if self.copies => Bytes::copy_from_slice(&value),
-            TelemetryEncoding::OtlpProto => value,
+            // The value is a slice of its decompressed batch, which would stay in memory as long as the request.
+            TelemetryEncoding::OtlpProto => Bytes::copy_from_slice(&value),
         };
         let before = held.bytes();
         let mut refused = None;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-//! A queue hands the messages of one partition to the pipelines, one after another. Lanes do not wait for each other.
+//! A queue hands the messages of one partition to the pipelines, one after another. Queues do not wait for each other.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
@@ -171,9 +171,8 @@ impl Run {
             if self.is_paused.load(SeqCst) {
                 self.waker.wake();
             }
-            let is_shared = work.messages.len() > 1;
             for message in &work.messages {
-                if self.is_stopping() || !self.hand_on(message, is_shared).await {
+                if self.is_stopping() || !self.hand_on(message).await {
                     return;
                 }
                 if self.context.marks_after {
@@ -193,9 +192,9 @@ impl Run {
     }
 
     /// Hands a message on, or skips it. False: the gateway stops before.
-    async fn hand_on(&mut self, message: &IncomingMessage, is_shared: bool) -> bool {
+    async fn hand_on(&mut self, message: &IncomingMessage) -> bool {
         loop {
-            let (why, error) = match self.context.decoder.take(message, is_shared).await {
+            let (why, error) = match self.context.decoder.take(message).await {
                 Taken::Yes => return true,
                 Taken::Later(after, error) if !self.context.drops_busy => {
                     self.context.note_wait(&self.place, &error);

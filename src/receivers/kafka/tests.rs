@@ -129,16 +129,31 @@ fn decoder(sink: &Arc<Sink>, yaml: &str) -> MessageDecoder {
 async fn protobuf_passes_as_it_is_and_json_is_converted() {
     let sink = Sink::new();
     let decoder = decoder(&sink, "{metrics: {encoding: otlp_json}}");
-    let taken = decoder.take(&message("otlp_logs", Some(logs(3))), false).await;
+    let taken = decoder.take(&message("otlp_logs", Some(logs(3)))).await;
     assert_eq!(taken, Taken::Yes);
     assert_eq!(sink.batches()[0].payload.encode().joined(), logs(3));
     let text = br#"{"resourceMetrics":[{"scopeMetrics":[{"metrics":[{"name":"n","gauge":{"dataPoints":[{"asInt":"4"}]}}]}]}]}"#;
     let taken = decoder
-        .take(&message("otlp_metrics", Some(text.to_vec())), true)
+        .take(&message("otlp_metrics", Some(text.to_vec())))
         .await;
     assert_eq!(taken, Taken::Yes);
     let points = sink.batches()[1].payload.encode().joined();
     assert_eq!(points, json::to_protobuf(Signal::Metrics, text).unwrap());
+}
+
+#[tokio::test]
+async fn a_batch_does_not_stay_in_memory_with_its_message() {
+    let sink = Sink::new();
+    let decoder = decoder(&sink, "{}");
+    let mut batch = vec![0; 1 << 20];
+    batch.extend(logs(3));
+    let mut message = message("otlp_logs", None);
+    let batch = Bytes::from(batch);
+    message.value = Some(batch.slice(1 << 20..));
+    assert_eq!(decoder.take(&message).await, Taken::Yes);
+    drop(message);
+    assert_eq!(sink.items(), 3);
+    assert!(batch.is_unique());
 }
 
 #[tokio::test]
@@ -152,7 +167,7 @@ async fn a_message_that_nobody_can_decode_is_skipped_with_its_reason() {
         ("otlp_logs", Some(Vec::new()), Why::Empty),
         ("unknown", Some(logs(1)), Why::Invalid),
     ] {
-        let taken = decoder.take(&message(topic, value), false).await;
+        let taken = decoder.take(&message(topic, value)).await;
         assert!(matches!(&taken, Taken::Never(is, _) if *is == why), "{taken:?}");
     }
     assert_eq!(sink.items(), 0);
@@ -166,13 +181,13 @@ async fn a_message_waits_while_the_pipelines_or_the_memory_refuse() {
     let decoder = MessageDecoder::new(&config("{}"), &cx).unwrap();
     sink.refuse(1);
     let message = message("otlp_logs", Some(logs(2)));
-    assert!(matches!(decoder.take(&message, false).await, Taken::Later(..)));
-    assert_eq!(decoder.take(&message, false).await, Taken::Yes);
+    assert!(matches!(decoder.take(&message).await, Taken::Later(..)));
+    assert_eq!(decoder.take(&message).await, Taken::Yes);
     memory.add_limit(Limit::of(1 << 20));
     memory.note(1 << 20);
-    assert!(matches!(decoder.take(&message, false).await, Taken::Later(..)));
+    assert!(matches!(decoder.take(&message).await, Taken::Later(..)));
     memory.note(0);
-    assert_eq!(decoder.take(&message, false).await, Taken::Yes);
+    assert_eq!(decoder.take(&message).await, Taken::Yes);
     assert_eq!(sink.items(), 4);
 }
 
@@ -184,7 +199,7 @@ async fn wanted_headers_become_attributes_of_all_resources() {
         "{header_extraction: {extract_headers: true, headers: [tenant, other]}}",
     );
     assert_eq!(
-        decoder.take(&message("otlp_logs", Some(logs(1))), false).await,
+        decoder.take(&message("otlp_logs", Some(logs(1)))).await,
         Taken::Yes
     );
     let bytes = sink.batches()[0].payload.encode().joined();
