@@ -14,6 +14,7 @@ use super::config::KafkaReceiverConfig;
 use crate::batch::json::{self, Unread};
 use crate::batch::wire::attributes::{AttributeSet, WireAttributes};
 use crate::batch::wire::edit::{Editor, push_message};
+use crate::batch::wire::proto::Fields;
 use crate::batch::wire::walk::{self, HEADER, Header, Visitor};
 use crate::batch::wire::{CheckError, Checked};
 use crate::batch::{Batch, Encoded, Signal, wire};
@@ -31,6 +32,12 @@ const INLINE_JSON_BYTES: usize = 64 << 10;
 
 /// The largest decoded size for inline work, in bytes.
 const LIGHT_BYTES: usize = 2 << 20;
+
+/// The bytes of an attribute beside its name and value: tags, lengths, and the messages around it.
+const ATTRIBUTE_BYTES: usize = 32;
+
+/// The field number of the resources of a request.
+const RESOURCES: u32 = 1;
 
 /// The field number of the attributes of a resource.
 const ATTRIBUTES: u32 = 1;
@@ -288,16 +295,39 @@ impl Opening {
     }
 
     fn with_attributes(&self, checked: Checked, held: &mut Held) -> Result<Checked, Taken> {
-        if self.attributes.is_empty() {
+        if self.attributes.is_empty() || checked.encoded.items() == 0 {
             return Ok(checked);
         }
-        grow(held, checked.encoded.bytes())?;
-        let edited = annotate(&checked.encoded, &self.attributes);
-        match edited {
-            Ok(encoded) => Ok(Checked { encoded, ..checked }),
+        let each = self
+            .attributes
+            .iter()
+            .map(|(name, value)| name.len() + value.len() + ATTRIBUTE_BYTES);
+        let added = each.sum::<usize>().saturating_mul(resources(&checked.encoded));
+        // The edits hold the attributes of all resources until the new request has them too.
+        let needed = added.saturating_mul(2).saturating_add(checked.encoded.bytes());
+        grow(held, needed)?;
+        match annotate(&checked.encoded, &self.attributes) {
+            Ok(encoded) => {
+                held.shrink(added);
+                let weight = checked.weight.saturating_add(added);
+                Ok(Checked {
+                    encoded,
+                    weight,
+                    ..checked
+                })
+            }
             Err(error) => Err(Taken::Never(Why::Invalid, error.to_string())),
         }
     }
+}
+
+/// The number of resources of a request. The walk takes no memory.
+fn resources(encoded: &Encoded) -> usize {
+    let of_part = |bytes| {
+        let fields = Fields::new(bytes).map_while(Result::ok);
+        fields.filter(|field| field.number == RESOURCES).count()
+    };
+    encoded.parts.iter().map(|part| of_part(&part.bytes)).sum()
 }
 
 /// Adds attributes to all resources.

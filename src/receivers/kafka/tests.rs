@@ -133,9 +133,7 @@ async fn protobuf_passes_as_it_is_and_json_is_converted() {
     assert_eq!(taken, Taken::Yes);
     assert_eq!(sink.batches()[0].payload.encode().joined(), logs(3));
     let text = br#"{"resourceMetrics":[{"scopeMetrics":[{"metrics":[{"name":"n","gauge":{"dataPoints":[{"asInt":"4"}]}}]}]}]}"#;
-    let taken = decoder
-        .take(&message("otlp_metrics", Some(text.to_vec())))
-        .await;
+    let taken = decoder.take(&message("otlp_metrics", Some(text.to_vec()))).await;
     assert_eq!(taken, Taken::Yes);
     let points = sink.batches()[1].payload.encode().joined();
     assert_eq!(points, json::to_protobuf(Signal::Metrics, text).unwrap());
@@ -208,6 +206,23 @@ async fn wanted_headers_become_attributes_of_all_resources() {
     assert_eq!(attributes.len(), 1);
     assert_eq!(attributes[0].key, "kafka.header.tenant");
     assert!(format!("{:?}", attributes[0].value).contains("\"a\""));
+}
+
+#[tokio::test]
+async fn a_header_that_many_resources_multiply_needs_memory() {
+    let sink = Sink::new();
+    let cx = sink.receiver_context("kafka");
+    cx.base.shared.memory.add_limit(Limit::of(64 << 20));
+    let yaml = "{header_extraction: {extract_headers: true, headers: [tenant]}}";
+    let decoder = MessageDecoder::new(&config(yaml), &cx).unwrap();
+    // Equal fields, one after another, are the resources of one request.
+    let mut message = message("otlp_logs", Some(logs(1).repeat(1_000)));
+    message.headers = vec![("tenant".to_owned(), Some(vec![b'a'; 256 << 10].into()))];
+    let taken = decoder.take(&message).await;
+    assert!(matches!(taken, Taken::Never(Why::Memory, _)), "{taken:?}");
+    message.headers.clear();
+    assert_eq!(decoder.take(&message).await, Taken::Yes);
+    assert_eq!(sink.items(), 1_000);
 }
 
 #[tokio::test]
