@@ -68,6 +68,8 @@ pub(super) enum Why {
     Refused,
     /// The pipelines refused it for now, and `on_error` is set.
     Busy,
+    /// It was marked, and its queue ended before the pipelines took it.
+    Interrupted,
 }
 
 impl Why {
@@ -79,6 +81,7 @@ impl Why {
             Self::Memory => "memory",
             Self::Refused => "refused",
             Self::Busy => "busy",
+            Self::Interrupted => "interrupted",
         }
     }
 }

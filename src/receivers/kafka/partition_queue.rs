@@ -112,6 +112,7 @@ impl PartitionQueue {
             waker,
             stopping,
             is_paused: is_paused.clone(),
+            unresolved: None,
         };
         Self {
             number,
@@ -163,6 +164,18 @@ struct Run {
     waker: Waker,
     stopping: watch::Receiver<Option<Instant>>,
     is_paused: Arc<AtomicBool>,
+    /// The offset of a message that is marked, and not handed on yet.
+    unresolved: Option<i64>,
+}
+
+impl Drop for Run {
+    /// Counts the message that a stop or a rebalance interrupts: it does not come again.
+    fn drop(&mut self) {
+        if let Some(offset) = self.unresolved {
+            let error = "the gateway stops, or loses the partition, before the pipelines take the message";
+            self.context.skip(&self.place, offset, 1, Why::Interrupted, error);
+        }
+    }
 }
 
 impl Run {
@@ -172,12 +185,20 @@ impl Run {
                 self.waker.wake();
             }
             for message in &work.messages {
-                if self.is_stopping() || !self.hand_on(message).await {
+                if self.is_stopping() {
                     return;
                 }
+                if !self.context.marks_after {
+                    // As in the Collector. A mark of the whole part would lose the messages that still wait here.
+                    self.mark(message);
+                    self.unresolved = Some(message.offset);
+                }
+                if !self.hand_on(message).await {
+                    return;
+                }
+                self.unresolved = None;
                 if self.context.marks_after {
-                    self.marks
-                        .mark(&self.place, self.number, message.offset + 1, message.epoch);
+                    self.mark(message);
                 }
             }
             drop(work.held);
@@ -185,6 +206,11 @@ impl Run {
                 self.waker.wake();
             }
         }
+    }
+
+    fn mark(&self, message: &IncomingMessage) {
+        let next = message.offset + 1;
+        self.marks.mark(&self.place, self.number, next, message.epoch);
     }
 
     fn is_stopping(&self) -> bool {

@@ -236,7 +236,6 @@ impl Reader {
             let Some(number) = membership.member.number(&place) else {
                 continue;
             };
-            let last = messages.last().map(|last| (last.offset + 1, last.epoch));
             let bytes: usize = messages.iter().map(|message| message.bytes).sum();
             let held = membership.hand_over(bytes, &self.shared);
             let queue = self.queue_of(membership, &place, number);
@@ -248,9 +247,6 @@ impl Reader {
             if queue.is_full() {
                 queue.set_paused(true);
                 membership.member.pause(&place).await;
-            }
-            if let Some((next, epoch)) = last.filter(|_| !self.queues.marks_after) {
-                membership.marks.mark(&place, number, next, epoch);
             }
         }
         Ok(())
