@@ -3,7 +3,11 @@
 //! From a message to the pipelines.
 
 use std::collections::HashMap;
+use std::future::poll_fn;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::pin;
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -144,8 +148,22 @@ impl MessageDecoder {
         }
     }
 
-    /// Hands a message to the pipelines.
+    /// Hands a message to the pipelines. A panic on the way ends the message, and not its partition.
     pub(super) async fn take(&self, message: &IncomingMessage) -> Taken {
+        let mut taking = pin!(self.take_unguarded(message));
+        let guarded = poll_fn(|cx| {
+            let polled = catch_unwind(AssertUnwindSafe(|| taking.as_mut().poll(cx)));
+            polled.unwrap_or_else(|_| {
+                Poll::Ready(Taken::Never(
+                    Why::Invalid,
+                    "its processing panicked (a bug)".to_owned(),
+                ))
+            })
+        });
+        guarded.await
+    }
+
+    async fn take_unguarded(&self, message: &IncomingMessage) -> Taken {
         let Some(route) = self.routes.get(&*message.place.topic) else {
             return Taken::Never(Why::Invalid, "no pipeline reads the topic".to_owned());
         };

@@ -129,6 +129,11 @@ impl PartitionQueue {
         })
     }
 
+    /// Whether its task has ended, so that it takes no work any more.
+    pub(super) fn is_closed(&self) -> bool {
+        self.work.is_closed()
+    }
+
     /// Whether there is no room for more work.
     pub(super) fn is_full(&self) -> bool {
         self.work.capacity() == 0

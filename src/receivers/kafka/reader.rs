@@ -15,7 +15,7 @@ use tidegate_kafka::transport::{
     GroupError, GroupMember, GroupOptions, IncomingMessage, Marks, PartitionKey, Polled, Waker,
 };
 use tokio::sync::watch;
-use tracing::{info, warn};
+use tracing::{error, info, warn};
 
 use super::decoder::Why;
 use super::partition_queue::{PartitionQueue, PartitionQueueContext, Work, is_due};
@@ -240,7 +240,11 @@ impl Reader {
             let held = membership.hand_over(bytes, &self.shared);
             let queue = self.queue_of(membership, &place, number);
             if queue.take(Work { messages, held }).is_err() {
-                // It was full, which a pause prevents. The messages come again.
+                // It was full, which a pause prevents, or its task has ended. The messages come again.
+                if queue.is_closed() {
+                    membership.queues.remove(&place);
+                    self.note_end(&place);
+                }
                 membership.member.seek(&place, offset).await?;
                 continue;
             }
@@ -250,6 +254,17 @@ impl Reader {
             }
         }
         Ok(())
+    }
+
+    /// Logs the end of a queue. At the stop, queues end by themselves.
+    fn note_end(&self, place: &PartitionKey) {
+        if !self.is_stopping() {
+            let (receiver, topic, partition) = (&*self.queues.receiver, &*place.topic, place.partition);
+            error!(
+                receiver,
+                topic, partition, "the queue of a partition ended (a bug): the receiver starts a new one"
+            );
+        }
     }
 
     /// The queue of a partition; a new one if the partition has a new number.

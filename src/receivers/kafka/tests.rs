@@ -10,9 +10,9 @@ use tidegate_kafka::transport::{IncomingMessage, PartitionKey, TelemetryEncoding
 
 use super::decoder::{Taken, Why};
 use super::*;
-use crate::batch::json;
-use crate::component::Limit;
+use crate::batch::{Batch, json};
 use crate::component::testing::{Sink, options};
+use crate::component::{Consumer, Entry, EntryCounts, Flow, Limit, Refused};
 use crate::config::{Decode, Problems, parse_text};
 
 fn config(yaml: &str) -> KafkaReceiverConfig {
@@ -187,6 +187,34 @@ async fn a_message_waits_while_the_pipelines_or_the_memory_refuse() {
     memory.note(0);
     assert_eq!(decoder.take(&message).await, Taken::Yes);
     assert_eq!(sink.items(), 4);
+}
+
+/// A consumer with a bug.
+struct Panicking;
+
+impl Consumer for Panicking {
+    fn admit(&self, _: &Batch, _: &mut Flow) -> Result<(), Refused> {
+        panic!("expected")
+    }
+
+    fn consume(&self, _: Batch, _: &mut Flow) {}
+}
+
+#[tokio::test]
+async fn a_panic_ends_only_its_message() {
+    let mut cx = Sink::new().receiver_context("kafka");
+    cx.entries = Signal::ALL.map(|signal| {
+        Some(Entry::new(
+            signal,
+            Arc::new(Panicking),
+            Arc::<EntryCounts>::default(),
+        ))
+    });
+    let decoder = MessageDecoder::new(&config("{}"), &cx).unwrap();
+    for _ in 0..2 {
+        let taken = decoder.take(&message("otlp_logs", Some(logs(1)))).await;
+        assert!(matches!(taken, Taken::Never(Why::Invalid, _)), "{taken:?}");
+    }
 }
 
 #[tokio::test]
