@@ -253,6 +253,7 @@ impl KafkaReceiverConfig {
             instance: self.group_instance_id.clone().filter(|id| !id.is_empty()),
             rack: self.rack_id.clone().filter(|id| !id.is_empty()),
             topics,
+            headers: self.wanted_headers().to_vec(),
             from_beginning: self.initial_offset == InitialOffset::Earliest,
             session_timeout: self.session_timeout,
             heartbeat_interval: self.heartbeat_interval,
@@ -260,6 +261,16 @@ impl KafkaReceiverConfig {
             min_fetch_bytes: self.min_fetch_size,
             max_fetch_wait: self.max_fetch_wait,
             max_batch_bytes: self.max_batch_size.as_usize(),
+        }
+    }
+
+    /// The names of the headers that become resource attributes.
+    pub(super) fn wanted_headers(&self) -> &[String] {
+        let extraction = &self.header_extraction;
+        if extraction.extract_headers {
+            &extraction.headers
+        } else {
+            &[]
         }
     }
 

@@ -123,16 +123,10 @@ impl MessageDecoder {
                 }
             }
         }
-        let extraction = &config.header_extraction;
         Ok(Self {
             routes,
             shared: cx.base.shared.clone(),
-            headers: extraction
-                .headers
-                .iter()
-                .filter(|_| extraction.extract_headers)
-                .cloned()
-                .collect(),
+            headers: config.wanted_headers().to_vec(),
             max_elements: config.max_elements_per_item.get(),
         })
     }

@@ -20,7 +20,8 @@ use super::ownership::{Listener, Marks, Ownership, PartitionKey, commit};
 use crate::client;
 use crate::connection::Connection;
 
-/// The most messages of a poll. The library decodes twice as many at most.
+/// The most messages of a poll of the library. It decodes all messages of a batch before the first poll returns: their form
+/// there is not counted, and may take up to 32 times the bytes of the batch.
 const MESSAGES: i32 = 1_000;
 
 /// The bytes of an answer beside its batch.
@@ -28,6 +29,9 @@ const ANSWER_EXTRA: usize = 64 << 10;
 
 /// The bytes of a message in the library, beside its content.
 const MESSAGE_BYTES: usize = 256;
+
+/// The bytes of a header in a message, beside its content.
+const HEADER_BYTES: usize = 64;
 
 /// The least size of answers that the library takes: those about topics and groups are not batches.
 const MIN_ANSWER_BYTES: usize = 4 << 20;
@@ -57,6 +61,8 @@ pub struct GroupOptions {
     pub rack: Option<String>,
     /// The topics.
     pub topics: Vec<String>,
+    /// The names of the headers that messages keep. Of several headers with one name, they keep the first.
+    pub headers: Vec<String>,
     /// Whether a partition without a committed offset is read from its beginning.
     pub from_beginning: bool,
     /// The time without a heartbeat after which the member is out.
@@ -110,7 +116,7 @@ pub struct IncomingMessage {
     pub epoch: Option<i32>,
     /// Its content; `None`: it has none.
     pub value: Option<Bytes>,
-    /// Its headers.
+    /// Its headers that [`GroupOptions::headers`] names.
     pub headers: Vec<(String, Option<Bytes>)>,
     /// Its memory, about.
     pub bytes: usize,
@@ -244,10 +250,12 @@ impl GroupMember {
         Ok(absent)
     }
 
-    /// The most bytes that a poll takes: a batch of each broker, as it is stored and decompressed.
+    /// The bytes to reserve for a poll: a batch of each broker, as it is stored and decompressed, and the messages that the poll
+    /// returns. The form of a batch in the library is not part of it.
     pub fn room(&self) -> usize {
         let batches = 2 * self.options.max_batch_bytes + ANSWER_EXTRA;
-        self.brokers * batches + 2 * MESSAGES as usize * MESSAGE_BYTES
+        let message = MESSAGE_BYTES + self.options.headers.len() * HEADER_BYTES;
+        self.brokers * batches + 2 * MESSAGES as usize * message
     }
 
     /// The next messages. Waits at most `wait` for the first one. The call may be dropped only before [`Self::close`].
@@ -264,7 +272,10 @@ impl GroupMember {
             // The others that the library has decoded: a partition that is paused would keep them.
             records.extend(self.consumer.poll(Duration::ZERO).await.unwrap_or_default());
         }
-        Ok(Polled::Messages(records.into_iter().map(message).collect()))
+        let messages = records
+            .into_iter()
+            .map(|record| message(record, &self.options.headers));
+        Ok(Polled::Messages(messages.collect()))
     }
 
     /// Goes behind a batch that can't be decoded: it would stop its partition for ever.
@@ -378,15 +389,21 @@ fn reset(from_beginning: bool) -> AutoOffsetReset {
     }
 }
 
-fn message(record: ConsumerRecord) -> IncomingMessage {
-    let headers: usize = record
-        .headers
-        .iter()
-        .map(|(name, value)| name.len() + value.as_ref().map_or(0, Bytes::len))
-        .sum();
+/// The first header of each wanted name. The list is a new one: that of the library may be much longer.
+fn wanted_headers(headers: &[(String, Option<Bytes>)], wanted: &[String]) -> Vec<(String, Option<Bytes>)> {
+    let first = |name: &String| headers.iter().find(|(known, _)| known == name).cloned();
+    wanted.iter().filter_map(first).collect()
+}
+
+fn message(record: ConsumerRecord, wanted: &[String]) -> IncomingMessage {
     let length = |bytes: &Option<Bytes>| bytes.as_ref().map_or(0, Bytes::len);
+    // Contents are slices of the batch: it stays in memory with all of them, as long as one message lives.
+    let all = record.headers.iter();
+    let content: usize = all.map(|(name, value)| name.len() + length(value)).sum();
+    let headers = wanted_headers(&record.headers, wanted);
+    let beside = MESSAGE_BYTES + headers.len() * HEADER_BYTES;
     IncomingMessage {
-        bytes: MESSAGE_BYTES + length(&record.key) + length(&record.value) + headers,
+        bytes: beside + length(&record.key) + length(&record.value) + content,
         place: PartitionKey {
             topic: record.topic,
             partition: record.partition,
@@ -394,6 +411,23 @@ fn message(record: ConsumerRecord) -> IncomingMessage {
         offset: record.offset,
         epoch: record.leader_epoch,
         value: record.value,
-        headers: record.headers,
+        headers,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn messages_keep_the_first_header_of_each_wanted_name() {
+        let header = |name: &str, value: &'static str| (name.to_owned(), Some(Bytes::from(value)));
+        let mut headers = vec![header("other", "a"), header("tenant", "b")];
+        headers.extend((0..1_000).map(|_| header("tenant", "c")));
+        let wanted = ["tenant".to_owned(), "absent".to_owned()];
+        let kept = wanted_headers(&headers, &wanted);
+        assert_eq!(kept, [header("tenant", "b")]);
+        assert!(kept.capacity() < 10, "{}", kept.capacity());
+        assert!(wanted_headers(&headers, &[]).is_empty());
     }
 }
