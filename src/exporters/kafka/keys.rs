@@ -15,7 +15,8 @@ use super::map_hash;
 use crate::batch::wire::edit::push_message;
 use crate::batch::wire::proto::{Fields, WireType};
 use crate::batch::wire::walk::HEADER;
-use crate::batch::{Encoded, Signal, wire};
+use crate::batch::{Batch, Encoded, Payload, Signal, wire};
+use crate::delivery::ExportRequest;
 
 /// What decides the key of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,8 +59,9 @@ pub(super) struct Index {
     items: Vec<(u32, Bytes)>,
 }
 
-/// The bytes of an entry of an [`Index`], about, with its place in the list of its message.
-const ENTRY_BYTES: usize = 64;
+/// The bytes of an item or a resource beside its content, about: its entries in an [`Index`] and in the list of its message,
+/// and a key and a [`Piece`] if it is alone. Vectors may have twice the room that they need.
+const ENTRY_BYTES: usize = 384;
 
 /// The bytes of tags and lengths around an item or a head.
 const FRAME_BYTES: usize = 12;
@@ -82,11 +84,24 @@ pub(super) fn divide(rule: KeyRule, encoded: Encoded) -> Vec<Piece> {
 }
 
 /// The memory for a division, in bytes.
-pub(super) fn room(rule: KeyRule, bytes: usize, items: usize) -> usize {
-    match rule {
-        KeyRule::None => 0,
-        KeyRule::Resource => bytes,
-        KeyRule::Trace | KeyRule::TraceIfAny => bytes + items * ENTRY_BYTES,
+pub(super) fn room(rule: KeyRule, export: &ExportRequest) -> usize {
+    let entries: usize = match rule {
+        KeyRule::None => return 0,
+        KeyRule::Resource => export.batches().iter().map(resources).sum(),
+        KeyRule::Trace | KeyRule::TraceIfAny => export.batches().iter().map(Batch::items).sum(),
+    };
+    export.encoded_bytes() + entries * ENTRY_BYTES
+}
+
+/// The most resources of a batch.
+fn resources(batch: &Batch) -> usize {
+    match &batch.payload {
+        Payload::Encoded(encoded) => {
+            let parts = encoded.parts.iter();
+            parts.map(|part| children(&part.bytes, RESOURCES).count()).sum()
+        }
+        // They have no resource without an item.
+        Payload::Events(_) | Payload::Points(_) => batch.items(),
     }
 }
 
@@ -118,22 +133,19 @@ fn by_resource(encoded: &Encoded) -> Vec<Piece> {
 
 fn by_trace(encoded: &Encoded, has_empty_key: bool) -> Vec<Piece> {
     let number = if encoded.signal == Signal::Traces { 1 } else { 9 };
-    let mut index = Index {
-        signal: encoded.signal,
-        resources: Vec::new(),
-        scopes: Vec::new(),
-        items: Vec::with_capacity(encoded.items()),
-    };
+    let mut index = Index::new(encoded);
     let mut groups = Groups::default();
     let mut places: Vec<Vec<u32>> = Vec::new();
     for part in &encoded.parts {
         for resource in children(&part.bytes, RESOURCES) {
-            let around = index.resources.len() as u32;
-            index.resources.push(head(resource));
+            let mut around = None;
             for scope in children(resource, CHILDREN) {
-                let scope_number = index.scopes.len() as u32;
-                index.scopes.push((around, head(scope)));
+                let mut scope_number = None;
                 for item in children(scope, CHILDREN) {
+                    let scope_number = *scope_number.get_or_insert_with(|| {
+                        let around = *around.get_or_insert_with(|| index.push_resource(resource));
+                        index.push_scope(around, scope)
+                    });
                     let group = groups.number(trace(item, number));
                     places.resize_with(groups.keys.len(), Vec::new);
                     if let Some(place) = places.get_mut(group) {
@@ -190,10 +202,10 @@ fn hexadecimal(bytes: &[u8]) -> Bytes {
 }
 
 /// The messages under a field number.
-fn children(message: &[u8], number: u32) -> impl DoubleEndedIterator<Item = &[u8]> {
+fn children(message: &[u8], number: u32) -> impl Iterator<Item = &[u8]> {
     let fields = Fields::new(message).map_while(Result::ok);
     let wanted = fields.filter(move |field| field.number == number && field.wire == WireType::Bytes);
-    wanted.map(|field| field.payload).collect::<Vec<_>>().into_iter()
+    wanted.map(|field| field.payload)
 }
 
 /// The fields of a message without its children. All fields of OTLP there are messages or text.
@@ -208,6 +220,27 @@ fn head(message: &[u8]) -> Bytes {
 }
 
 impl Index {
+    fn new(encoded: &Encoded) -> Self {
+        Self {
+            signal: encoded.signal,
+            resources: Vec::new(),
+            scopes: Vec::new(),
+            items: Vec::with_capacity(encoded.items()),
+        }
+    }
+
+    /// Adds a resource. Only those with items get here, so that empty ones take no memory.
+    fn push_resource(&mut self, resource: &[u8]) -> u32 {
+        self.resources.push(head(resource));
+        self.resources.len() as u32 - 1
+    }
+
+    /// Adds a scope with items.
+    fn push_scope(&mut self, resource: u32, scope: &[u8]) -> u32 {
+        self.scopes.push((resource, head(scope)));
+        self.scopes.len() as u32 - 1
+    }
+
     /// The items at these places as a request.
     fn request(&self, places: &[u32]) -> Vec<u8> {
         let mut request = Vec::with_capacity(self.bytes(places));

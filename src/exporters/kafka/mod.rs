@@ -27,7 +27,6 @@ use tokio::task::JoinSet;
 
 use crate::batch::{Encoded, Signal, json};
 use crate::component::{ConfigType, ExporterFactory, Factory, PeerLabels, Reason, Shared, Stability};
-use crate::delivery::machine::Load;
 use crate::delivery::{Attempt, Destination, EncodingPermit, ExportRequest, INLINE_BYTES, Outcome, apart};
 use config::KafkaExporterConfig;
 use keys::{KeyRule, Piece};
@@ -151,7 +150,7 @@ impl KafkaWriter {
         }
         let rule = self.topic(export.signal()).rule;
         let (export, made) = export.clone().weighed(ExportRequest::message_bytes).await?;
-        let bytes = made + keys::room(rule, export.encoded_bytes(), export.items());
+        let bytes = made + keys::room(rule, &export);
         let permit = EncodingPermit::reserve(&self.shared, bytes).await;
         let whole = export.clone();
         let divide = move || keys::divide(rule, whole.encoded());

@@ -166,3 +166,30 @@ fn halves_have_all_items_and_the_key() {
             .is_some()
     );
 }
+
+#[test]
+fn resources_and_scopes_without_items_take_no_memory() {
+    let whole = traces(&[]);
+    let index = |encoded: &Encoded| {
+        let pieces = divide(KeyRule::Trace, encoded.clone());
+        pieces.into_iter().find_map(|piece| match piece.content {
+            Content::Some(index, _) => Some((index.resources.len(), index.scopes.len())),
+            Content::Whole(_) => None,
+        })
+    };
+    assert_eq!(index(&whole), None);
+    let mut bytes = whole.joined().repeat(100);
+    bytes.extend_from_slice(&traces(&[1]).joined());
+    let whole = wire::check(Signal::Traces, bytes.into()).unwrap();
+    assert_eq!(index(&whole), Some((2, 4)));
+}
+
+#[test]
+fn the_memory_of_a_division_counts_each_resource() {
+    let whole = traces(&[]);
+    let bytes = wire::check(Signal::Traces, whole.joined().repeat(100).into()).unwrap();
+    let most = bytes.bytes() + 200 * ENTRY_BYTES;
+    let export = ExportRequest::new(Batch::new(bytes));
+    assert_eq!(room(KeyRule::Resource, &export), most);
+    assert_eq!(room(KeyRule::None, &export), 0);
+}
