@@ -283,6 +283,18 @@ fn leader_of(gateways: &[Gateway; 2]) -> usize {
     usize::from(leads(&gateways[1]))
 }
 
+/// Kills the leader, and gives the other replica.
+fn kill_leader(gateways: [Gateway; 2], leader: usize) -> Gateway {
+    let [first, second] = gateways;
+    let (led, follower) = if leader == 0 {
+        (first, second)
+    } else {
+        (second, first)
+    };
+    led.kill();
+    follower
+}
+
 #[test]
 fn only_the_leader_delivers_and_the_other_counts_what_it_drops() {
     let replicas = replicas();
@@ -308,13 +320,7 @@ fn only_the_leader_delivers_and_the_other_counts_what_it_drops() {
         0,
         "its destination received nothing"
     );
-    let [first, second] = gateways;
-    let (led, follower) = if leader == 0 {
-        (first, second)
-    } else {
-        (second, first)
-    };
-    led.kill();
+    let follower = kill_leader(gateways, leader);
     producer.send_total();
     let sink = &replicas[other].sink;
     sink.wait_until("the other replica delivers the new total", |sink| {
@@ -357,13 +363,7 @@ fn deltas_of_two_leaders_add_up_to_the_total() {
     wait_until(SOON, "the other replica follows", || {
         followed(&gateways[other]) > before + 1.0
     });
-    let [first, second] = gateways;
-    let (led, follower) = if leader == 0 {
-        (first, second)
-    } else {
-        (second, first)
-    };
-    led.kill();
+    let follower = kill_leader(gateways, leader);
     // Nobody leads now. The increase waits for the next leader.
     producer.send_total();
     wait_until(SOON, "the other replica delivers the increase", || {

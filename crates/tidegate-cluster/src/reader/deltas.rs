@@ -26,7 +26,7 @@ impl DeltaRecord {
         }
     }
 
-    /// Notes the record that a replica has written. Without a sequence, there is none.
+    /// Notes the record that a replica has written. The sequence 0 says that the store has none.
     pub(crate) fn set(&mut self, sequence: u64, holder: &Bytes) {
         self.sequence = sequence;
         self.holder.clone_from(holder);
