@@ -8,7 +8,7 @@ use std::time::Duration;
 use tidegate_kafka::transport::{
     Codec, KafkaAuthConfig, KeyHasher, ProducerOptions, RequiredAcks, TOPICS, TelemetryEncoding,
 };
-use tidegate_kafka::{Connection, KafkaTlsConfig, SHOWN_SECRET, check_topic};
+use tidegate_kafka::{Connection, KafkaTlsConfig, check_topic};
 
 use super::keys::KeyRule;
 use crate::batch::Signal;
@@ -286,7 +286,7 @@ impl KafkaExporterConfig {
             brokers: self.brokers.clone(),
             client_id: self.client_id.clone(),
             sasl: self.auth.user(),
-            tls: self.tls.clone().or_else(|| self.auth.tls.clone()),
+            tls: self.auth.tls_beside(self.tls.as_ref()),
             connect_timeout: self.timeout,
             request_timeout: self.timeout,
             creates_topics: self.producer.allow_auto_topic_creation,
@@ -331,26 +331,10 @@ impl KafkaExporterConfig {
 
     fn check(&self, at: &Node, cx: &mut Problems) {
         self.retry_on_failure.check_statuses(Speaks::Other, at, cx);
-        let connection = self.connection();
-        if let Err(error) = connection.validate() {
-            cx.at(at).error(error.to_string());
-        }
-        if connection.shows_secret() {
-            cx.at(at.child("auth")).warning(SHOWN_SECRET);
-        }
-        if self.auth.sasl.is_some() && self.auth.plain_text.is_some() {
-            cx.at(at.child("auth"))
-                .error("give either `sasl` or `plain_text`");
-        }
+        self.auth.check(&self.connection(), at, cx);
         for signal in Signal::ALL {
             if let Err(error) = check_topic(self.topic(signal)) {
                 cx.at(at).error(format!("{}: {error}", signal.name()));
-            }
-        }
-        for name in ["topic", "encoding"] {
-            if at.get(name).is_some() {
-                cx.at(at.child(name))
-                    .warning("is deprecated: set it in `metrics`, `traces` and `logs`");
             }
         }
         if self.partition_logs_by_resource_attributes && self.partition_logs_by_trace_id {

@@ -230,6 +230,15 @@ fn encode(encoding: TelemetryEncoding, encoded: &Encoded) -> Result<Bytes, Strin
     }
 }
 
+/// A message that the producer has.
+#[derive(Clone, Copy)]
+struct SentMessage {
+    number: u64,
+    bytes: usize,
+    /// Whether no other message of the attempt was on its way.
+    is_alone: bool,
+}
+
 /// The messages of one attempt.
 struct Sending<'a> {
     writer: &'a KafkaWriter,
@@ -237,9 +246,12 @@ struct Sending<'a> {
     progress: &'a Progress,
     signal: Signal,
     headers: Vec<(String, Bytes)>,
-    /// Acknowledgements, with the numbers and the sizes of their messages.
-    flying: JoinSet<(u64, usize, Result<(), SendError>)>,
+    /// Acknowledgements of messages.
+    flying: JoinSet<(SentMessage, Result<(), SendError>)>,
     flying_bytes: usize,
+    /// Whether messages are sent one at a time: the brokers refused a batch as too large. The producer joins messages to
+    /// batches, so only a message that is alone shows its own size.
+    is_single: bool,
     /// Why the rest must come again.
     failed: Option<String>,
 }
@@ -251,9 +263,9 @@ impl Sending<'_> {
             self.fill().await;
             match self.flying.join_next().await {
                 None => return self.failed,
-                Some(Ok((number, bytes, sent))) => {
-                    self.flying_bytes -= bytes;
-                    self.resolve(number, sent);
+                Some(Ok((message, sent))) => {
+                    self.flying_bytes -= message.bytes;
+                    self.resolve(message, sent);
                 }
                 // The message stays, and comes again.
                 Some(Err(error)) => self.failed = Some(error.to_string()),
@@ -263,7 +275,12 @@ impl Sending<'_> {
 
     /// Hands messages to the producer as long as there is room.
     async fn fill(&mut self) {
-        let (window, most) = (self.writer.window(), self.writer.max_messages);
+        let window = self.writer.window();
+        let most = if self.is_single {
+            1
+        } else {
+            self.writer.max_messages
+        };
         while self.failed.is_none() && self.flying_bytes < window && self.flying.len() < most {
             let Some((number, piece)) = self.progress.next() else {
                 return;
@@ -283,24 +300,33 @@ impl Sending<'_> {
     }
 
     async fn enqueue(&mut self, number: u64, message: OutgoingMessage) {
-        let bytes = message.value.len();
+        let sent = SentMessage {
+            number,
+            bytes: message.value.len(),
+            is_alone: self.is_single,
+        };
         match self.producer.enqueue(message).await {
             Ok(delivery) => {
-                self.flying_bytes += bytes;
-                self.flying.spawn(async move { (number, bytes, delivery.await) });
+                self.flying_bytes += sent.bytes;
+                self.flying.spawn(async move { (sent, delivery.await) });
             }
-            Err(error) => self.resolve(number, Err(error)),
+            Err(error) => self.resolve(sent, Err(error)),
         }
     }
 
     /// Records the outcome of a message.
-    fn resolve(&mut self, number: u64, sent: Result<(), SendError>) {
+    fn resolve(&mut self, message: SentMessage, sent: Result<(), SendError>) {
+        let number = message.number;
         let Err(error) = sent else {
             return self.progress.taken(number);
         };
         let why = error.to_string();
         match error {
-            SendError::TooLarge(_) => self.progress.halve(number, Reason::Rejected, why),
+            SendError::TooLarge(_) if message.is_alone => self.progress.halve(number, Reason::Rejected, why),
+            SendError::TooLarge(_) => {
+                self.is_single = true;
+                self.progress.send_again(number);
+            }
             SendError::Permanent(_) => self.progress.lose(number, Reason::Rejected, why),
             SendError::Access(_) => {
                 self.progress.deny(&why);
@@ -356,6 +382,7 @@ impl Attempt for KafkaWriter {
             headers: self.headers(&export),
             flying: JoinSet::new(),
             flying_bytes: 0,
+            is_single: false,
             failed: None,
         };
         let failed = sending.run().await;

@@ -65,6 +65,14 @@ impl Progress {
         self.state.lock().flying.remove(&number);
     }
 
+    /// The message waits again.
+    pub(super) fn send_again(&self, number: u64) {
+        let mut state = self.state.lock();
+        if let Some(piece) = state.flying.remove(&number) {
+            state.waiting.push_front(piece);
+        }
+    }
+
     /// The message is too large: its halves wait instead of it, unless it has one item.
     pub(super) fn halve(&self, number: u64, reason: Reason, why: String) {
         let mut state = self.state.lock();

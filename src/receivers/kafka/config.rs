@@ -6,7 +6,7 @@ use std::num::NonZeroUsize;
 use std::time::Duration;
 
 use tidegate_kafka::transport::{Assignor, GroupOptions, KafkaAuthConfig, TOPICS, TelemetryEncoding};
-use tidegate_kafka::{Connection, KafkaTlsConfig, SHOWN_SECRET, check_topic};
+use tidegate_kafka::{Connection, KafkaTlsConfig, check_topic};
 
 use crate::batch::Signal;
 use crate::batch::wire::MAX_ELEMENTS;
@@ -234,7 +234,7 @@ impl KafkaReceiverConfig {
             brokers: self.brokers.clone(),
             client_id: self.client_id.clone(),
             sasl: self.auth.user(),
-            tls: self.tls.clone().or_else(|| self.auth.tls.clone()),
+            tls: self.auth.tls_beside(self.tls.as_ref()),
             connect_timeout: CONNECT,
             request_timeout: 2 * CONNECT + self.session_timeout.max(self.max_fetch_wait),
             creates_topics: false,
@@ -275,17 +275,7 @@ impl KafkaReceiverConfig {
     }
 
     fn check(&self, at: &Node, cx: &mut Problems) {
-        let connection = self.connection();
-        if let Err(error) = connection.validate() {
-            cx.at(at).error(error.to_string());
-        }
-        if connection.shows_secret() {
-            cx.at(at.child("auth")).warning(SHOWN_SECRET);
-        }
-        if self.auth.sasl.is_some() && self.auth.plain_text.is_some() {
-            cx.at(at.child("auth"))
-                .error("give either `sasl` or `plain_text`");
-        }
+        self.auth.check(&self.connection(), at, cx);
         for signal in Signal::ALL {
             let of = self.of(signal);
             if of.topic.is_some() && !of.topics.is_empty() {
@@ -296,12 +286,6 @@ impl KafkaReceiverConfig {
                 if let Err(error) = check_topic(&topic) {
                     cx.at(at).error(format!("{}: {error}", signal.name()));
                 }
-            }
-        }
-        for name in ["topic", "encoding"] {
-            if at.get(name).is_some() {
-                cx.at(at.child(name))
-                    .warning("is deprecated: set it in `metrics`, `traces` and `logs`");
             }
         }
         self.check_group(at, cx);

@@ -64,7 +64,7 @@ pub(super) enum Why {
     Batch,
     /// It has no content.
     Empty,
-    /// It is no request of its signal.
+    /// It is not a request of its signal.
     Invalid,
     /// It does not fit into the memory of an idle gateway.
     Memory,

@@ -122,19 +122,19 @@ impl PartitionQueue {
         }
     }
 
-    /// Takes work; gives it back if there is no room.
+    /// Takes work, or gives it back if the queue is full or has ended.
     pub(super) fn take(&self, work: Work) -> Result<(), Work> {
         self.work.try_send(work).map_err(|error| match error {
             mpsc::error::TrySendError::Full(work) | mpsc::error::TrySendError::Closed(work) => work,
         })
     }
 
-    /// Whether its task has ended, so that it takes no work any more.
+    /// Whether its task has ended. It takes no more work.
     pub(super) fn is_closed(&self) -> bool {
         self.work.is_closed()
     }
 
-    /// Whether there is no room for more work.
+    /// Whether the queue is full.
     pub(super) fn is_full(&self) -> bool {
         self.work.capacity() == 0
     }
@@ -147,7 +147,7 @@ impl PartitionQueue {
         self.is_paused.store(is_paused, SeqCst);
     }
 
-    /// The end of the work that is in progress; the rest is dropped.
+    /// Ends after the message that is on its way. Drops the rest.
     pub(super) async fn end(mut self, wait: Duration) {
         drop(self.work);
         if tokio::time::timeout(wait, &mut self.task).await.is_err() {
@@ -222,7 +222,7 @@ impl Run {
         self.stopping.borrow().is_some()
     }
 
-    /// Hands a message on, or skips it. False: the gateway stops before.
+    /// Hands a message on, or skips it. `false`: the gateway stops first.
     async fn hand_on(&mut self, message: &IncomingMessage) -> bool {
         loop {
             let (why, error) = match self.context.decoder.take(message).await {
@@ -245,7 +245,7 @@ impl Run {
         }
     }
 
-    /// Waits. False: the gateway stops.
+    /// Waits. `false`: the gateway stops.
     async fn sleep(&mut self, time: Duration) -> bool {
         tokio::select! {
             () = tokio::time::sleep(time) => true,

@@ -6,7 +6,7 @@ use krafka::consumer::ConsumerRecord;
 use tidegate::batch::Signal;
 use tidegate::batch::json::to_protobuf;
 
-use super::requests::{SIGNALS, body, numbers, send, trace_id};
+use super::requests::{SIGNALS, body, numbers, send, send_items, trace_id};
 use super::topic;
 use crate::kit::kafka_broker::{KafkaBroker, PARTITIONS};
 use crate::kit::{Gateway, SOON, free_port, wait_until};
@@ -66,7 +66,7 @@ fn each_request_is_a_message_in_the_topic_of_its_signal() {
 
     let options = "encoding: otlp_json, topic: json, producer: {compression: zstd, required_acks: all}";
     let (gateway, port) = writer(&broker, options);
-    send(port, Signal::Logs, &body(Signal::Logs, 0..3));
+    send_items(port, Signal::Logs, 0..3);
     let records = topic::read(&broker, "json", |records| !records.is_empty());
     let value = records[0].value.clone().expect("a value");
     let read = to_protobuf(Signal::Logs, &value).expect("OTLP in JSON");
@@ -79,7 +79,7 @@ fn a_trace_goes_to_the_partition_of_its_id_as_in_the_collector() {
     let broker = KafkaBroker::start();
     topic::create(&broker, "otlp_spans", &[]);
     let (gateway, port) = writer(&broker, "partition_traces_by_id: true");
-    send(port, Signal::Traces, &body(Signal::Traces, 0..40));
+    send_items(port, Signal::Traces, 0..40);
     let records = topic::read(&broker, "otlp_spans", |records| records.len() >= 40);
     assert_eq!(numbers_of(Signal::Traces, &records), (0..40).collect::<Vec<_>>());
     for record in &records {
@@ -101,7 +101,7 @@ fn a_topic_with_a_lower_limit_gets_smaller_messages_without_duplicates() {
     let broker = KafkaBroker::start();
     topic::create(&broker, "otlp_logs", &[("max.message.bytes", "2000")]);
     let (gateway, port) = writer(&broker, "producer: {max_message_bytes: 8KiB}");
-    send(port, Signal::Logs, &body(Signal::Logs, 0..3_000));
+    send_items(port, Signal::Logs, 0..3_000);
     wait_until(SOON, "all records are sent", || {
         sent(&gateway, Signal::Logs) == 3_000.0
     });
@@ -109,6 +109,29 @@ fn a_topic_with_a_lower_limit_gets_smaller_messages_without_duplicates() {
         numbers_of(Signal::Logs, records).len() >= 3_000
     });
     assert_eq!(numbers_of(Signal::Logs, &records), (0..3_000).collect::<Vec<_>>());
+    gateway.stop();
+}
+
+#[test]
+fn small_messages_that_share_a_batch_beyond_the_limit_arrive() {
+    const SPANS: u64 = 800;
+    let broker = KafkaBroker::start();
+    topic::create(&broker, "otlp_spans", &[("max.message.bytes", "2000")]);
+    // Each trace is a message. The producer joins those of a partition to batches of about 16 KiB.
+    let (gateway, port) = writer(&broker, "partition_traces_by_id: true");
+    send_items(port, Signal::Traces, 0..SPANS);
+    wait_until(SOON, "all spans are sent", || {
+        sent(&gateway, Signal::Traces) == SPANS as f64
+    });
+    let failed = gateway.own_metric("otelcol_exporter_send_failed_spans", &[]);
+    assert_eq!(failed, 0.0);
+    let records = topic::read(&broker, "otlp_spans", |records| {
+        numbers_of(Signal::Traces, records).len() as u64 >= SPANS
+    });
+    assert_eq!(
+        numbers_of(Signal::Traces, &records),
+        (0..SPANS).collect::<Vec<_>>()
+    );
     gateway.stop();
 }
 
@@ -123,11 +146,7 @@ fn nothing_is_lost_when_the_broker_is_killed_while_data_is_sent() {
         if batch == 200 {
             broker.restart();
         }
-        send(
-            port,
-            Signal::Logs,
-            &body(Signal::Logs, batch * 10..batch * 10 + 10),
-        );
+        send_items(port, Signal::Logs, batch * 10..batch * 10 + 10);
     }
     wait_until(SOON, "all records are sent", || {
         sent(&gateway, Signal::Logs) == 3_000.0

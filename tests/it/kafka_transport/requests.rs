@@ -120,3 +120,8 @@ pub(super) fn send(port: u16, signal: Signal, body: &[u8]) {
     let answer = http::post(port, path, "application/x-protobuf", body).expect("an answer");
     assert_eq!(answer.status, 200, "{}", answer.text());
 }
+
+/// Sends a request with items of these numbers.
+pub(super) fn send_items(port: u16, signal: Signal, numbers: Range<u64>) {
+    send(port, signal, &body(signal, numbers));
+}

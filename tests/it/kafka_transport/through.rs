@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use tidegate::batch::Signal;
 
 use super::out::{sent, writer};
-use super::requests::{SIGNALS, body, numbers, send};
+use super::requests::{SIGNALS, body, numbers, send_items};
 use super::topic;
 use crate::kit::kafka_broker::{KafkaBroker, PARTITIONS};
 use crate::kit::{Gateway, OtlpSink, SOON, free_port, wait_until};
@@ -93,7 +93,7 @@ fn all_signals_pass_through_kafka_in_both_encodings() {
         );
         for (signal, ..) in SIGNALS {
             for request in 0..20 {
-                send(port, signal, &body(signal, request * 50..request * 50 + 50));
+                send_items(port, signal, request * 50..request * 50 + 50);
             }
         }
         let all: Vec<u64> = (0..1_000).collect();
@@ -124,11 +124,7 @@ fn messages_come_again_after_the_receiver_is_killed() {
     let sink = free_port();
     let to = reader(&broker, sink, "");
     for batch in 0..20 {
-        send(
-            port,
-            Signal::Logs,
-            &body(Signal::Logs, batch * 10..batch * 10 + 10),
-        );
+        send_items(port, Signal::Logs, batch * 10..batch * 10 + 10);
     }
     wait_until(SOON, "all records are in Kafka", || {
         sent(&from, Signal::Logs) == 200.0
@@ -151,13 +147,54 @@ fn messages_come_again_after_the_receiver_is_killed() {
     // All of it is committed now.
     let count = arrived(&sink, Signal::Logs).len();
     let last = reader(&broker, sink.port(), "");
-    send(port, Signal::Logs, &body(Signal::Logs, 200..201));
+    send_items(port, Signal::Logs, 200..201);
     wait_until(SOON, "the new record has arrived", || {
         arrived(&sink, Signal::Logs).contains(&200)
     });
     assert_eq!(arrived(&sink, Signal::Logs).len(), count + 1);
     from.stop();
     last.stop();
+}
+
+#[test]
+fn a_stop_loses_no_message_that_waits_for_the_pipelines() {
+    const MESSAGES: u64 = 80;
+    let broker = KafkaBroker::start();
+    topics(&broker);
+    let (from, port) = writer(&broker, "producer: {required_acks: all}");
+    for number in 0..MESSAGES {
+        send_items(port, Signal::Logs, number..number + 1);
+    }
+    wait_until(SOON, "all records are in Kafka", || {
+        sent(&from, Signal::Logs) == MESSAGES as f64
+    });
+    // The receiver marks messages before the pipelines take them, and the exporter takes one at a time.
+    let sink = free_port();
+    let start = || {
+        Gateway::start(&format!(
+            "receivers:
+  kafka: {{brokers: [\"{}\"], initial_offset: earliest}}
+exporters:
+  otlp: {{endpoint: \"127.0.0.1:{sink}\", tls: {{insecure: true}}, sending_queue: {{queue_size: 1, wait_for_result: true}}}}
+service: {{pipelines: {{logs: {{receivers: [kafka], exporters: [otlp]}}}}}}
+",
+            broker.address()
+        ))
+    };
+    let first = start();
+    wait_until(SOON, "messages wait", || {
+        first.own_metric("otelcol_receiver_refused_log_records", &["receiver=\"kafka\""]) > 0.0
+    });
+    first.stop();
+    let sink = OtlpSink::start_on(sink);
+    let second = start();
+    // Each partition has one message that is marked and not delivered, and the exporter's queue had one.
+    let least = MESSAGES as usize - PARTITIONS as usize - 1;
+    wait_until(SOON, "all other messages have arrived", || {
+        arrived(&sink, Signal::Logs).len() >= least
+    });
+    from.stop();
+    second.stop();
 }
 
 #[test]
@@ -198,7 +235,7 @@ fn members_of_a_group_share_partitions_and_hand_them_over() {
     let mut next = 0;
     let mut send_some = |count: u64| {
         for _ in 0..count {
-            send(port, Signal::Logs, &body(Signal::Logs, next..next + 1));
+            send_items(port, Signal::Logs, next..next + 1);
             next += 1;
         }
         next
@@ -246,12 +283,12 @@ service:
         sink.port()
     ));
     for batch in 0..30 {
-        send(port, Signal::Logs, &body(Signal::Logs, batch..batch + 1));
+        send_items(port, Signal::Logs, batch..batch + 1);
     }
     wait_until(SOON, "logs are refused", || {
         to.own_metric("otelcol_receiver_refused_log_records", &["receiver=\"kafka\""]) > 0.0
     });
-    send(port, Signal::Metrics, &body(Signal::Metrics, 0..10));
+    send_items(port, Signal::Metrics, 0..10);
     wait_until(SOON, "all points have arrived", || {
         arrived(&sink, Signal::Metrics).len() == 10
     });
@@ -266,7 +303,7 @@ fn a_receiver_stops_in_time_although_no_broker_answers() {
     let (from, port) = writer(&broker, "producer: {required_acks: all}");
     let sink = OtlpSink::start();
     let to = reader(&broker, sink.port(), "");
-    send(port, Signal::Logs, &body(Signal::Logs, 0..1));
+    send_items(port, Signal::Logs, 0..1);
     wait_until(SOON, "the record has arrived", || {
         arrived(&sink, Signal::Logs) == [0]
     });

@@ -2,9 +2,9 @@
 
 //! Options that the exporter and the receiver share, with the Collector's names.
 
-use tidegate_config::Secret;
+use tidegate_config::{Node, Problems, Secret};
 
-use crate::{KafkaSaslConfig, KafkaTlsConfig, SaslMechanism};
+use crate::{Connection, KafkaSaslConfig, KafkaTlsConfig, SHOWN_SECRET, SaslMechanism};
 
 tidegate_config::choices! {
     /// The encoding of messages.
@@ -54,5 +54,30 @@ impl KafkaAuthConfig {
             token_file: None,
         });
         self.sasl.clone().or(plain)
+    }
+
+    /// TLS to the brokers: `tls` at the top, or its old form here.
+    pub fn tls_beside(&self, tls: Option<&KafkaTlsConfig>) -> Option<KafkaTlsConfig> {
+        tls.or(self.tls.as_ref()).cloned()
+    }
+
+    /// Reports the mistakes of a connection with this user, and old options that the exporter and the receiver share.
+    pub fn check(&self, connection: &Connection, at: &Node, cx: &mut Problems) {
+        if let Err(error) = connection.validate() {
+            cx.at(at).error(error.to_string());
+        }
+        if connection.shows_secret() {
+            cx.at(at.child("auth")).warning(SHOWN_SECRET);
+        }
+        if self.sasl.is_some() && self.plain_text.is_some() {
+            cx.at(at.child("auth"))
+                .error("give either `sasl` or `plain_text`");
+        }
+        for name in ["topic", "encoding"] {
+            if at.get(name).is_some() {
+                cx.at(at.child(name))
+                    .warning("is deprecated: set it in `metrics`, `traces` and `logs`");
+            }
+        }
     }
 }
