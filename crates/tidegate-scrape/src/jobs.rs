@@ -337,9 +337,14 @@ impl Prepared {
 
     /// The job can't have these options now. The next attempt may succeed.
     fn deferred(job: &DescribedJob, why: &str) -> Self {
+        let problem = format!(
+            "{}: job {}: {why}; the gateway tries again, and a running job goes on as before",
+            job.source, job.name
+        );
         Self {
+            pool: None,
+            problems: vec![problem],
             needs_retry: true,
-            ..Self::refused(job, why)
         }
     }
 }

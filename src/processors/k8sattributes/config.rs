@@ -185,9 +185,9 @@ crate::choices! {
         Equals = "equals" | "",
         /// The value is another one.
         NotEquals = "not-equals",
-        /// There is a value. For labels only.
+        /// The label is present. For labels only.
         Exists = "exists",
-        /// There is no value. For labels only.
+        /// The label is absent. For labels only.
         DoesNotExist = "does-not-exist",
     }
 }

@@ -49,7 +49,7 @@ struct ContainerEntry {
 }
 
 impl PodEntry {
-    /// `above` is the controller of the pod's controller. `None`: the object is no pod.
+    /// `above` is the controller of the pod's controller. `None`: the object is not a pod.
     ///
     /// # Errors
     /// Memory is short.

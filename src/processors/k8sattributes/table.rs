@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-//! The pods by their keys, and the objects around them: made anew after changes, from parts that stay.
+//! The pods by their keys, and the objects around them. Each change makes a new table of the parts that stay.
 
 use std::collections::HashMap;
 use std::sync::Arc;

@@ -89,7 +89,7 @@ pub(super) struct ViewOptions {
 struct Published {
     table: RwLock<Arc<PodTable>>,
     is_synced: watch::Sender<bool>,
-    /// Why there is no access to the API server.
+    /// Why the API server can't be reached.
     trouble: Mutex<String>,
 }
 
