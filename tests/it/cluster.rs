@@ -2,6 +2,9 @@
 
 //! Producers and replicas. The answers of replicas are compared with the counters of both ends.
 
+mod leaders;
+mod streams;
+
 use std::os::unix::net::UnixDatagram;
 use std::path::Path;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -11,7 +14,6 @@ use serde_json::Value as Json;
 use tempfile::TempDir;
 
 use super::kit::gateway::tidegate;
-use super::kit::points::Point;
 use super::kit::{Gateway, OtlpSink, QueryApi, SOON, free_port, http, wait_until};
 
 /// The total that replicas show.
@@ -262,127 +264,6 @@ fn a_replica_that_was_killed_learns_the_totals_from_the_other() {
     second.stop();
 }
 
-/// The items that entered the `otlphttp` exporter, that it delivered, and that it dropped because another replica leads.
-fn exported(replica: &Gateway) -> [f64; 3] {
-    let component = "component=\"exporters::otlphttp\"";
-    let items = |flow| replica.own_metric("tidegate_component_items_total", &[component, flow]);
-    let dropped = ["reason=\"not_leader\"", component];
-    [
-        items("flow=\"in\""),
-        items("flow=\"out\""),
-        replica.own_metric("tidegate_dropped_items_total", &dropped),
-    ]
-}
-
-/// The place of the replica that leads, after one does.
-fn leader_of(gateways: &[Gateway; 2]) -> usize {
-    let leads = |gateway: &Gateway| gateway.own_metric("tidegate_cluster_leader", &[]) == 1.0;
-    wait_until(SOON, "one replica leads", || {
-        gateways.iter().filter(|gateway| leads(gateway)).count() == 1
-    });
-    usize::from(leads(&gateways[1]))
-}
-
-/// Kills the leader, and gives the other replica.
-fn kill_leader(gateways: [Gateway; 2], leader: usize) -> Gateway {
-    let [first, second] = gateways;
-    let (led, follower) = if leader == 0 {
-        (first, second)
-    } else {
-        (second, first)
-    };
-    led.kill();
-    follower
-}
-
-#[test]
-fn only_the_leader_delivers_and_the_other_counts_what_it_drops() {
-    let replicas = replicas();
-    let peers = replicas[0].peers;
-    let gateways = [0, 1].map(|index| replicas[index].start(peers[index]));
-    let leader = leader_of(&gateways);
-    let other = 1 - leader;
-    let producer = Producer::start(peers);
-    producer.send_total();
-    let sink = &replicas[leader].sink;
-    sink.wait_until("the leader delivers", |sink| sink.points_of("hits").len() > 1);
-    assert!(sink.points().iter().all(|point| point.number() == TOTAL));
-    wait_until(SOON, "the leader counts what its destination received", || {
-        let [entered, delivered, dropped] = exported(&gateways[leader]);
-        delivered == sink.points().len() as f64 && entered == delivered + dropped
-    });
-    wait_until(SOON, "the other replica counts all its items as dropped", || {
-        let [entered, delivered, dropped] = exported(&gateways[other]);
-        entered > 1.0 && delivered == 0.0 && dropped == entered
-    });
-    assert_eq!(
-        replicas[other].sink.attempts(),
-        0,
-        "its destination received nothing"
-    );
-    let follower = kill_leader(gateways, leader);
-    producer.send_total();
-    let sink = &replicas[other].sink;
-    sink.wait_until("the other replica delivers the new total", |sink| {
-        let points = sink.points_of("hits");
-        points.last().is_some_and(|point| point.number() == 2.0 * TOTAL)
-    });
-    wait_until(
-        SOON,
-        "the new leader counts what its destination received",
-        || {
-            let [entered, delivered, dropped] = exported(&follower);
-            delivered == sink.points().len() as f64 && entered == delivered + dropped
-        },
-    );
-    producer.gateway.stop();
-    follower.stop();
-}
-
-#[test]
-fn deltas_of_two_leaders_add_up_to_the_total() {
-    let replicas = replicas();
-    let peers = replicas[0].peers;
-    let gateways = [0, 1].map(|index| replicas[index].start_with(peers[index], "delta"));
-    let leader = leader_of(&gateways);
-    let other = 1 - leader;
-    let producer = Producer::start(peers);
-    producer.send_total();
-    let sum = |replica: &Replica| -> f64 {
-        let points = replica.sink.points_of("hits");
-        points.iter().map(Point::number).sum()
-    };
-    wait_until(SOON, "the leader delivers the total", || {
-        sum(&replicas[leader]) == TOTAL
-    });
-    // The other replica follows a later claim, so it has let go of the same total.
-    let followed = |gateway: &Gateway| {
-        gateway.own_metric("tidegate_cluster_delta_claims_total", &["result=\"followed\""])
-    };
-    let before = followed(&gateways[other]);
-    wait_until(SOON, "the other replica follows", || {
-        followed(&gateways[other]) > before + 1.0
-    });
-    let follower = kill_leader(gateways, leader);
-    // Nobody leads now. The increase waits for the next leader.
-    producer.send_total();
-    wait_until(SOON, "the other replica delivers the increase", || {
-        sum(&replicas[other]) == TOTAL
-    });
-    producer.send_total();
-    wait_until(SOON, "both destinations have all increases", || {
-        sum(&replicas[0]) + sum(&replicas[1]) == 3.0 * TOTAL
-    });
-    let handovers = follower.own_metric("tidegate_cluster_delta_handovers_total", &[]);
-    assert_eq!(handovers, 1.0);
-    wait_until(SOON, "the new leader counts its items", || {
-        let [entered, delivered, dropped] = exported(&follower);
-        delivered == replicas[other].sink.points().len() as f64 && entered >= delivered + dropped
-    });
-    producer.gateway.stop();
-    follower.stop();
-}
-
 #[test]
 fn a_replica_that_was_suspended_never_shows_an_old_total() {
     let replicas = replicas();
@@ -415,126 +296,4 @@ fn a_replica_that_was_suspended_never_shows_an_old_total() {
     producer.gateway.stop();
     suspended.stop();
     other.stop();
-}
-
-/// A report of a sender that counts `hits`: its instance, its start and its total.
-fn report_hits(receiver: u16, instance: &str, start: u64, hits: u64) {
-    let point = format!(
-        r#"{{"startTimeUnixNano":"{start}","timeUnixNano":"{}","asInt":"{hits}"}}"#,
-        start + hits
-    );
-    let metric = format!(
-        r#"{{"name":"hits","sum":{{"isMonotonic":true,"aggregationTemporality":2,"dataPoints":[{point}]}}}}"#
-    );
-    let resource = format!(
-        r#"{{"attributes":[{{"key":"service.instance.id","value":{{"stringValue":"{instance}"}}}}]}}"#
-    );
-    let body = format!(
-        r#"{{"resourceMetrics":[{{"resource":{resource},"scopeMetrics":[{{"metrics":[{metric}]}}]}}]}}"#
-    );
-    let answer = http::post(receiver, "/v1/metrics", "application/json", body.as_bytes());
-    assert_eq!(answer.expect("an answer").status, 200);
-}
-
-/// The starts of senders: nanoseconds of 2026.
-const STARTS: [u64; 3] = [
-    1_790_000_000_000_000_000,
-    1_790_000_001_000_000_000,
-    1_790_000_002_000_000_000,
-];
-
-#[test]
-fn a_sender_that_changes_its_exporter_counts_once_with_streams_only() {
-    for (streams, total) in [("true", 157), ("false", 257)] {
-        let [one, other, page] = [free_port(), free_port(), free_port()];
-        let gateway = Gateway::start(&format!(
-            "extensions:
-  cluster: {{name: test, engine: {{local: {{}}}}}}
-receivers:
-  otlp/a: {{protocols: {{http: {{endpoint: \"127.0.0.1:{one}\"}}}}}}
-  otlp/b: {{protocols: {{http: {{endpoint: \"127.0.0.1:{other}\"}}}}}}
-  partials: {{cluster: cluster}}
-processors:
-  aggregate: {{rules: [{{match: {{name: hits}}, by: []}}]}}
-exporters:
-  partials/a: {{cluster: cluster, producer: a, streams: {streams}}}
-  partials/b: {{cluster: cluster, producer: b, streams: {streams}}}
-  prometheus: {{endpoint: \"127.0.0.1:{page}\"}}
-service:
-  extensions: [health_check, cluster]
-  pipelines:
-    metrics/a: {{receivers: [otlp/a], exporters: [partials/a]}}
-    metrics/b: {{receivers: [otlp/b], exporters: [partials/b]}}
-    metrics/show: {{receivers: [partials], processors: [aggregate], exporters: [prometheus]}}
-"
-        ));
-        report_hits(one, "x", STARTS[0], 100);
-        report_hits(other, "y", STARTS[1], 7);
-        report_hits(other, "x", STARTS[0], 150);
-        wait_until(SOON, "the page shows the sum of both senders", || {
-            let page = http::get(page, "/metrics").expect("it answers");
-            page.text().contains(&format!("\nhits_total {total}\n"))
-        });
-        gateway.stop();
-    }
-}
-
-/// A gateway behind a load balancer, and the port of its receiver.
-fn stream_gateway([one, other]: [u16; 2], producer: &str) -> (Gateway, u16) {
-    let receiver = free_port();
-    let gateway = Gateway::start(&format!(
-        "extensions:
-  cluster:
-    name: test
-    engine: {{direct: {{replicas: [\"127.0.0.1:{one}\", \"127.0.0.1:{other}\"], token: secret}}}}
-receivers:
-  otlp: {{protocols: {{http: {{endpoint: \"127.0.0.1:{receiver}\"}}}}}}
-exporters:
-  partials: {{cluster: cluster, producer: {producer}, streams: true}}
-service:
-  extensions: [health_check, cluster]
-  pipelines:
-    metrics: {{receivers: [otlp], exporters: [partials]}}
-"
-    ));
-    (gateway, receiver)
-}
-
-#[test]
-fn totals_stay_right_while_senders_change_gateways_that_come_and_go() {
-    let replicas = replicas();
-    let peers = replicas[0].peers;
-    let [first, second] = [0, 1].map(|index| replicas[index].start(peers[index]));
-    let wait_for = |total: f64| {
-        for replica in &replicas {
-            replica.api.wait_for_value("sum(hits_total)", total);
-        }
-    };
-    let (a, at_a) = stream_gateway(peers, "a");
-    let (b, at_b) = stream_gateway(peers, "b");
-    report_hits(at_a, "x", STARTS[0], 100);
-    wait_for(100.0);
-    report_hits(at_b, "y", STARTS[1], 7);
-    report_hits(at_b, "x", STARTS[0], 150);
-    wait_for(157.0);
-    // It moves back, and what the other gateway says again is older.
-    report_hits(at_a, "x", STARTS[0], 160);
-    wait_for(167.0);
-    b.kill();
-    let (b, at_b) = stream_gateway(peers, "b");
-    report_hits(at_b, "y", STARTS[1], 9);
-    wait_for(169.0);
-    a.stop();
-    report_hits(at_b, "x", STARTS[0], 161);
-    // The sender restarts.
-    report_hits(at_b, "x", STARTS[2], 5);
-    wait_for(175.0);
-    assert_eq!(b.own_metric("tidegate_partials_refused_series_total", &[]), 0.0);
-    // A replica that has not seen any of it.
-    first.kill();
-    let again = replicas[0].start(peers[0]);
-    wait_for(175.0);
-    b.stop();
-    again.stop();
-    second.stop();
 }

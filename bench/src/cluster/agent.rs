@@ -185,7 +185,7 @@ impl AgentRun {
                 }
             }
             StoreEvent::Connected => self.sender.reconnected(now),
-            StoreEvent::Read(..) | StoreEvent::Pending(..) => {}
+            StoreEvent::Read(..) | StoreEvent::Current(_) => {}
         }
     }
 

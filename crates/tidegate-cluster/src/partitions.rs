@@ -237,7 +237,7 @@ mod tests {
                 time: NOW,
             };
             reader.event(StoreEvent::Read(id, stored), NOW);
-            reader.event(StoreEvent::Pending(id, 0), NOW);
+            reader.event(StoreEvent::Current(id), NOW);
             assert_eq!(reader.is_ready(NOW), is_equal);
             assert_eq!(reader.mismatch().is_none(), is_equal);
             let mut leader = ClusterLeader::new(LeaderConfig::new("c", "a"));

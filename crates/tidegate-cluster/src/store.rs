@@ -114,8 +114,9 @@ pub enum StoreEvent {
     Done(CallId, Result<StoreReply, StoreError>),
     /// A message of a read.
     Read(CallId, StoredMessage),
-    /// The number of messages that a read has not given yet. An engine with a connection says it once a second.
-    Pending(CallId, u64),
+    /// A read has given all that the store had at a moment in the last 1.5 s. An engine with a connection says it about once
+    /// a second. It need not have given what came since: where many write, there is always something on its way.
+    Current(CallId),
     /// The connection to the store is new. The store may have lost messages.
     Connected,
 }

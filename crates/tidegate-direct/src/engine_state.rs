@@ -369,9 +369,9 @@ impl SessionBackend for EngineState {
         }
     }
 
-    fn missing(&self) -> u64 {
-        let is_behind = |replica: &Replica| !replica.is_synced() || !self.has_compared();
-        u64::from(self.replica.as_ref().is_some_and(is_behind))
+    fn is_complete(&self) -> bool {
+        let is_synced = |replica: &Replica| replica.is_synced() && self.has_compared();
+        self.replica.as_ref().is_none_or(is_synced)
     }
 
     fn connections(&self) -> Option<watch::Receiver<u64>> {

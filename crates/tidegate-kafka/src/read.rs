@@ -117,7 +117,7 @@ impl ReadTask {
                     return Ok(StoreReply::ReadEnd);
                 }
                 if goal.is_current(Instant::now()) {
-                    self.send(StoreEvent::Pending(self.id, 0)).await;
+                    self.send(StoreEvent::Current(self.id)).await;
                 }
             }
             if goal.asked.elapsed() < REPORT_INTERVAL {

@@ -33,8 +33,8 @@ const BATCH_TIME: Duration = Duration::from_secs(1);
 /// A server that has not ended a batch after this time does not answer.
 const MAX_BATCH_TIME: Duration = Duration::from_secs(4);
 
-/// The time between two reports of what is pending. A batch that the server ended is always reported.
-const REPORT_INTERVAL: Duration = Duration::from_millis(900);
+/// The time between two goals.
+const GOAL_INTERVAL: Duration = Duration::from_millis(900);
 
 /// An answer that was asked for longer ago says nothing of what is pending now. The process was suspended, or the network
 /// is slow.
@@ -108,27 +108,39 @@ struct BatchReader<'a> {
     batch: usize,
     /// The messages that the consumer has given. It counts them too.
     given: u64,
-    pending: PendingReport,
+    goal: ReadGoal,
 }
 
-/// What is pending, and when that was reported.
-struct PendingReport {
-    pending: u64,
+/// What was pending at one moment. A read that has given that much is current as of then. What is pending now need not be
+/// zero at any time where many write.
+struct ReadGoal {
+    /// The last of the messages that the consumer has to give.
+    last: u64,
     /// When the answer with this number was asked for.
     asked: Instant,
-    /// The last report.
-    reported: Option<(u64, Instant)>,
+    is_reached: bool,
 }
 
-impl PendingReport {
-    /// A report is due about once a second, and at once if nothing is pending. A reader takes the last as "now".
-    fn is_due(&self, now: Instant) -> bool {
-        if self.pending == 0 && now.duration_since(self.asked) > MAX_ANSWER_AGE {
-            return false;
+impl ReadGoal {
+    fn new(last: u64, asked: Instant) -> Self {
+        Self {
+            last,
+            asked,
+            is_reached: false,
         }
-        self.reported.is_none_or(|(pending, at)| {
-            now.duration_since(at) >= REPORT_INTERVAL || (self.pending == 0 && pending > 0)
-        })
+    }
+
+    /// Whether another goal is due: this one is reached, or too old to be useful.
+    fn is_over(&self, asked: Instant) -> bool {
+        let age = asked.saturating_duration_since(self.asked);
+        age > MAX_ANSWER_AGE || (self.is_reached && age >= GOAL_INTERVAL)
+    }
+
+    /// Notes the number of messages that were given. Whether that makes the read current.
+    fn reach(&mut self, given: u64, now: Instant) -> bool {
+        let is_new = !self.is_reached && given >= self.last;
+        self.is_reached |= is_new;
+        is_new && now.duration_since(self.asked) <= MAX_ANSWER_AGE
     }
 }
 
@@ -150,16 +162,12 @@ impl<'a> BatchReader<'a> {
             consumer,
             batch: batch.clamp(1, MAX_BATCH),
             given: 0,
-            pending: PendingReport {
-                pending: consumer.cached_info().num_pending,
-                asked,
-                reported: None,
-            },
+            goal: ReadGoal::new(consumer.cached_info().num_pending, asked),
         }
     }
 
     fn is_over(&self) -> bool {
-        self.scope == ReadScope::Retained && self.pending.pending == 0
+        self.scope == ReadScope::Retained && self.goal.last <= self.given
     }
 
     /// A read of everything ends with an error only.
@@ -177,7 +185,6 @@ impl<'a> BatchReader<'a> {
     async fn read_batch(&mut self) -> Result<(), String> {
         let describe = |error: &dyn Display| format!("can't read messages: {error}");
         let asked = Instant::now();
-        self.pending.asked = asked;
         let batch = self.consumer.batch().max_messages(self.batch).expires(BATCH_TIME);
         let mut messages = batch.messages().await.map_err(|error| describe(&error))?;
         let (mut waiting, mut received) = (VecDeque::new(), 0);
@@ -198,7 +205,7 @@ impl<'a> BatchReader<'a> {
                 permit = events.reserve(), if !waiting.is_empty() => {
                     let permit = permit.map_err(|_| SESSION_END)?;
                     if let Some(message) = waiting.pop_front() {
-                        permit.send(self.take(&message)?);
+                        permit.send(self.take(&message, asked)?);
                     }
                     self.report();
                     if self.is_over() {
@@ -208,23 +215,21 @@ impl<'a> BatchReader<'a> {
             }
         }
         if received < self.batch {
-            self.ask_pending().await?;
+            self.set_goal().await?;
         }
         Ok(())
     }
 
     /// The server ends a batch also if it is too slow to fill it, so it has to say what is pending.
-    async fn ask_pending(&mut self) -> Result<(), String> {
+    async fn set_goal(&mut self) -> Result<(), String> {
         let asked = Instant::now();
         let info = self.consumer.get_info().await;
         let info = info.map_err(|error| format!("can't ask what is pending: {error}"))?;
-        let on_its_way = info.delivered.consumer_sequence.saturating_sub(self.given);
-        self.pending.pending = info.num_pending + on_its_way;
-        self.pending.asked = asked;
+        self.goal = ReadGoal::new(info.delivered.consumer_sequence + info.num_pending, asked);
         Ok(())
     }
 
-    fn take(&mut self, message: &Message) -> Result<StoreEvent, String> {
+    fn take(&mut self, message: &Message, asked: Instant) -> Result<StoreEvent, String> {
         let info = message
             .info()
             .map_err(|error| format!("a message without a position: {error}"))?;
@@ -232,7 +237,12 @@ impl<'a> BatchReader<'a> {
             return Err("the server has left out messages of a read".to_owned());
         }
         self.given = info.consumer_sequence;
-        self.pending.pending = info.pending;
+        let last = self.given + info.pending;
+        if self.goal.is_over(asked) {
+            self.goal = ReadGoal::new(last, asked);
+        }
+        // The stream has removed some that were pending: there are newer ones of their subjects.
+        self.goal.last = self.goal.last.min(last);
         let stored = self.shared.receive(NatsMessage {
             subject: &message.subject,
             headers: message.headers.as_ref(),
@@ -243,19 +253,10 @@ impl<'a> BatchReader<'a> {
         Ok(StoreEvent::Read(self.id, stored))
     }
 
-    /// Reports what is pending. While the state machine is slow, it does without.
+    /// Says that the read is current. While the state machine is slow, it does without.
     fn report(&mut self) {
-        let now = Instant::now();
-        if self.scope == ReadScope::Retained || !self.pending.is_due(now) {
-            return;
-        }
-        let pending = self.pending.pending;
-        if self
-            .events
-            .try_send(StoreEvent::Pending(self.id, pending))
-            .is_ok()
-        {
-            self.pending.reported = Some((pending, now));
+        if self.goal.reach(self.given, Instant::now()) && self.scope == ReadScope::Everything {
+            let _ = self.events.try_send(StoreEvent::Current(self.id));
         }
     }
 }
@@ -265,21 +266,24 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nothing_pending_is_reported_at_once_unless_the_answer_is_old() {
+    fn a_read_is_current_when_it_has_given_what_recently_was_pending() {
         let asked = Instant::now();
-        let report = |pending, reported| PendingReport {
-            pending,
-            asked,
-            reported,
-        };
-        let soon = asked + Duration::from_millis(500);
-        assert!(report(0, None).is_due(soon));
-        assert!(report(0, Some((3, asked))).is_due(soon));
-        assert!(!report(0, Some((0, asked))).is_due(soon));
-        assert!(!report(2, Some((3, asked))).is_due(soon));
+        let (soon, late) = (asked + Duration::from_millis(500), asked + Duration::from_secs(4));
+        let mut goal = ReadGoal::new(3, asked);
+        assert!(!goal.reach(2, soon));
+        assert!(goal.reach(3, soon));
+        assert!(!goal.reach(4, soon), "it is said once");
         // The process was suspended: the answer waited in a buffer.
-        let late = asked + Duration::from_secs(4);
-        assert!(!report(0, None).is_due(late) && !report(0, Some((3, asked))).is_due(late));
-        assert!(report(2, Some((3, asked))).is_due(late));
+        assert!(!ReadGoal::new(3, asked).reach(3, late));
+    }
+
+    #[test]
+    fn a_goal_is_kept_until_it_is_reached_or_too_old() {
+        let asked = Instant::now();
+        let (soon, late) = (asked + GOAL_INTERVAL, asked + 2 * MAX_ANSWER_AGE);
+        let mut goal = ReadGoal::new(3, asked);
+        assert!(!goal.is_over(soon) && goal.is_over(late));
+        goal.reach(3, soon);
+        assert!(!goal.is_over(asked) && goal.is_over(soon));
     }
 }

@@ -129,7 +129,7 @@ impl PageDriver {
         match event {
             StoreEvent::Done(id, result) => state.sender.answer(id, result, now),
             StoreEvent::Connected => state.sender.reconnected(now),
-            StoreEvent::Read(..) | StoreEvent::Pending(..) => return,
+            StoreEvent::Read(..) | StoreEvent::Current(_) => return,
         }
         let due = calls(&mut state.sender);
         drop(state);

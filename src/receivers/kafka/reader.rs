@@ -41,7 +41,7 @@ const DISCOVERY_OF_ABSENT: Duration = Duration::from_secs(2);
 const COMMIT_TIME: Duration = Duration::from_secs(5);
 
 /// How long queues may finish their messages at the stop.
-const LANE_TIME: Duration = Duration::from_secs(1);
+const QUEUE_TIME: Duration = Duration::from_secs(1);
 
 pub(super) struct Reader {
     pub(super) connection: Connection,
@@ -144,7 +144,7 @@ impl Reader {
         let deadline = *self.stopping.borrow();
         let deadline = deadline.unwrap_or_else(|| Instant::now() + COMMIT_TIME);
         let left = || deadline.saturating_duration_since(Instant::now());
-        let queue_time = LANE_TIME.min(left() / 2);
+        let queue_time = QUEUE_TIME.min(left() / 2);
         let ends = membership
             .queues
             .into_values()

@@ -107,9 +107,9 @@ impl Replica {
         match input {
             ReplicaInput::Read(events, not_before) => events.into_iter().for_each(|event| {
                 // Where a slow replica lets it wait, it says nothing of the present.
-                let is_pending = matches!(event, StoreEvent::Pending(..));
+                let is_current = matches!(event, StoreEvent::Current(_));
                 self.reader
-                    .event(event, if is_pending { not_before.min(now) } else { now });
+                    .event(event, if is_current { not_before.min(now) } else { now });
             }),
             ReplicaInput::Lead(events) => events
                 .into_iter()

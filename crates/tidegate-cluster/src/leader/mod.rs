@@ -200,7 +200,7 @@ impl ClusterLeader {
             }
             StoreEvent::Done(id, result) => self.answer(id, result, reader, now),
             StoreEvent::Connected => self.reconnected(now),
-            StoreEvent::Pending(..) => {}
+            StoreEvent::Current(_) => {}
         }
     }
 

@@ -13,8 +13,8 @@ use tokio::time::{MissedTickBehavior, interval};
 
 use super::SharedStore;
 use crate::{
-    CallId, ClusterStore, ReadScope, StoreCall, StoreError, StoreEvent, StoreReply, StoreSession,
-    StoredMessage,
+    CallId, ClusterStore, MessageStore, ReadScope, StoreCall, StoreError, StoreEvent, StoreReply,
+    StoreSession, StoredMessage,
 };
 
 /// The most calls that wait, the most that are carried out at a time, and the most events that wait in a session.
@@ -23,8 +23,8 @@ const QUEUE_LENGTH: usize = 256;
 /// The most messages that are read while the store is locked.
 const BATCH: usize = 64;
 
-/// The interval of [`StoreEvent::Pending`].
-const PENDING_INTERVAL: Duration = Duration::from_secs(1);
+/// The interval of [`StoreEvent::Current`].
+const CURRENT_INTERVAL: Duration = Duration::from_secs(1);
 
 /// What the sessions of an engine need of it.
 pub trait SessionBackend: Send + Sync + 'static {
@@ -34,9 +34,9 @@ pub trait SessionBackend: Send + Sync + 'static {
     /// Carries out a call that is not a read.
     fn call(self: Arc<Self>, call: StoreCall) -> impl Future<Output = Result<StoreReply, StoreError>> + Send;
 
-    /// The number of messages, at least, that the store is still to get from other stores.
-    fn missing(&self) -> u64 {
-        0
+    /// Whether the store has all that other stores have.
+    fn is_complete(&self) -> bool {
+        true
     }
 
     /// Changes with each new connection to other stores; `None`: the engine has no connections.
@@ -106,7 +106,8 @@ struct Follow {
     id: CallId,
     /// The sequence of the last message that it gave.
     sequence: u64,
-    has_caught_up: bool,
+    /// The last sequence of the store at the last question; `None`: the reader knows that it has all until there.
+    goal: Option<u64>,
 }
 
 /// The next thing to do.
@@ -114,7 +115,7 @@ enum SessionStep {
     Call(CallId, StoreCall),
     Answer(Result<(Id, Result<StoreReply, StoreError>), JoinError>),
     Read,
-    Pending,
+    Question,
     Connected,
 }
 
@@ -141,7 +142,7 @@ struct Session<B> {
 impl<B: SessionBackend> Session<B> {
     async fn run(mut self, mut calls: mpsc::Receiver<(CallId, StoreCall)>) -> Result<(), SessionEnd> {
         self.events.send(StoreEvent::Connected).await?;
-        let mut tick = interval(PENDING_INTERVAL);
+        let mut tick = interval(CURRENT_INTERVAL);
         tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             let has_more = self.has_more();
@@ -154,13 +155,13 @@ impl<B: SessionBackend> Session<B> {
                 () = ready(()), if has_more => SessionStep::Read,
                 () = changed(&mut self.changes), if self.follow.is_some() && !has_more => SessionStep::Read,
                 () = changed(&mut self.connections) => SessionStep::Connected,
-                _ = tick.tick() => SessionStep::Pending,
+                _ = tick.tick() => SessionStep::Question,
             };
             match step {
                 SessionStep::Call(id, call) => self.begin(id, call).await?,
                 SessionStep::Answer(answer) => self.answer(answer).await?,
                 SessionStep::Read => self.read().await?,
-                SessionStep::Pending => self.report_pending().await?,
+                SessionStep::Question => self.set_goal().await?,
                 SessionStep::Connected => self.events.send(StoreEvent::Connected).await?,
             }
         }
@@ -181,7 +182,7 @@ impl<B: SessionBackend> Session<B> {
             self.follow = Some(Follow {
                 id,
                 sequence: 0,
-                has_caught_up: false,
+                goal: Some(store.read(MessageStore::sequence)),
             });
             return self.read().await;
         }
@@ -215,25 +216,19 @@ impl<B: SessionBackend> Session<B> {
         store.read(|store| store.after(follow.sequence).next().is_some())
     }
 
-    /// Gives some messages of the read of everything, and says when it has given all for the first time.
+    /// Gives some messages of the read of everything.
     async fn read(&mut self) -> Result<(), SessionEnd> {
         let (Some(follow), Some(store)) = (&mut self.follow, self.backend.store()) else {
             return Ok(());
         };
         let messages: Vec<_> =
             store.read(|store| store.after(follow.sequence).take(BATCH).cloned().collect());
-        let is_last = messages.len() < BATCH;
         if let Some(last) = messages.last() {
             follow.sequence = last.sequence;
         }
         let id = follow.id;
-        let is_new = is_last && self.backend.missing() == 0 && !follow.has_caught_up;
-        follow.has_caught_up |= is_new;
         self.give(id, messages).await?;
-        if is_new {
-            self.events.send(StoreEvent::Pending(id, 0)).await?;
-        }
-        Ok(())
+        self.report_goal().await
     }
 
     async fn give(&self, id: CallId, messages: Vec<StoredMessage>) -> Result<(), SessionEnd> {
@@ -244,13 +239,28 @@ impl<B: SessionBackend> Session<B> {
         Ok(())
     }
 
-    async fn report_pending(&self) -> Result<(), SessionEnd> {
-        if let (Some(follow), Some(store)) = (&self.follow, self.backend.store()) {
-            let waiting = store.read(|store| store.after(follow.sequence).count() as u64);
-            let pending = waiting.saturating_add(self.backend.missing());
-            self.events.send(StoreEvent::Pending(follow.id, pending)).await?;
+    /// Sets a new goal. An older one that is not reached says nothing of the present.
+    async fn set_goal(&mut self) -> Result<(), SessionEnd> {
+        if let (Some(follow), Some(store)) = (&mut self.follow, self.backend.store()) {
+            follow.goal = Some(store.read(MessageStore::sequence));
         }
-        Ok(())
+        self.report_goal().await
+    }
+
+    /// Says once that the goal is reached.
+    async fn report_goal(&mut self) -> Result<(), SessionEnd> {
+        let (Some(follow), Some(store)) = (&mut self.follow, self.backend.store()) else {
+            return Ok(());
+        };
+        let Some(goal) = follow.goal else {
+            return Ok(());
+        };
+        let next = store.read(|store| store.after(follow.sequence).next().map(|stored| stored.sequence));
+        if next.is_some_and(|next| next <= goal) || !self.backend.is_complete() {
+            return Ok(());
+        }
+        follow.goal = None;
+        Ok(self.events.send(StoreEvent::Current(follow.id)).await?)
     }
 }
 

@@ -52,7 +52,7 @@ async fn a_session_reads_all_messages_and_then_the_new_ones() {
     let mut expected = subjects;
     expected.sort_unstable();
     assert_eq!(read, expected);
-    wait_for(&mut reader, StoreEvent::Pending(CallId(1), 0)).await;
+    wait_for(&mut reader, StoreEvent::Current(CallId(1))).await;
 
     let record = "tg.c.r.00.p";
     let call = StoreCall::CompareAndSet(message(record), 0);

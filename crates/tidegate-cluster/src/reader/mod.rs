@@ -193,7 +193,7 @@ impl PageReader {
                 // `take` has counted the error.
                 let _ = self.take(&stored, false, now);
             }
-            StoreEvent::Pending(id, 0) if self.read == Some(id) => {
+            StoreEvent::Current(id) if self.read == Some(id) => {
                 self.caught_up_at = Some(now);
                 if !self.is_following {
                     self.is_following = true;

@@ -69,7 +69,7 @@ fn caught_up(messages: impl IntoIterator<Item = StoredMessage>) -> PageReader {
     for stored in messages {
         reader.event(StoreEvent::Read(id, stored), NOW);
     }
-    reader.event(StoreEvent::Pending(id, 0), NOW);
+    reader.event(StoreEvent::Current(id), NOW);
     reader
 }
 
@@ -90,15 +90,14 @@ fn pages_add_up_in_any_order_and_repeated() {
 }
 
 #[test]
-fn a_replica_is_ready_when_nothing_pends_and_until_it_is_behind() {
+fn a_replica_is_ready_when_its_read_is_current_and_until_it_is_behind() {
     let mut reader = reader();
     let (id, call) = reader.poll().unwrap();
     assert_eq!(call, StoreCall::ReadAll(ReadScope::Everything));
     assert_eq!(reader.poll(), None);
     reader.event(StoreEvent::Read(id, page(1, 1, 1)), NOW);
-    reader.event(StoreEvent::Pending(id, 3), NOW);
     assert_eq!(reader.status(NOW).state, ReplicaState::CatchingUp);
-    reader.event(StoreEvent::Pending(id, 0), NOW);
+    reader.event(StoreEvent::Current(id), NOW);
     assert_eq!(reader.status(NOW).state, ReplicaState::Fresh);
     assert!(reader.is_ready(NOW + 4 * SECOND));
     assert_eq!(reader.status(NOW + 5 * SECOND).state, ReplicaState::Stale);

@@ -47,8 +47,8 @@ pub struct Broker {
     random: SeededRandom,
     log: Vec<LogEntry>,
     store: MessageStore,
-    /// Reads of everything.
-    readers: BTreeMap<ClientId, CallId>,
+    /// Reads of everything, with the last delivery at the last question whether the read is current.
+    readers: BTreeMap<ClientId, (CallId, u64)>,
     down: BTreeSet<ClientId>,
     /// By time and number.
     deliveries: BTreeMap<(UnixNanos, u64), (ClientId, StoreEvent)>,
@@ -78,19 +78,25 @@ impl Broker {
         BrokerClient { broker: self, client }
     }
 
-    /// Sets the time. Leases that have ended go, and readers with a connection learn what is pending.
+    /// Sets the time. Leases that have ended go, and readers with a connection learn whether they are current.
     pub fn advance(&mut self, now: UnixNanos) {
         self.now = now;
         let over = self.store.expire(now).into_iter();
         self.log
             .extend(over.map(|subject| LogEntry::Gone(subject.to_string())));
-        let readers: Vec<_> = self.readers.iter().map(|(client, id)| (*client, *id)).collect();
-        for (client, id) in readers {
-            let waiting = self.deliveries.values().filter(|(to, event)| {
-                *to == client && matches!(event, StoreEvent::Read(read, _) if *read == id)
+        let readers = self.readers.iter_mut();
+        let current = readers.filter_map(|(client, (id, goal))| {
+            let waits = self.deliveries.iter().any(|((_, number), (to, event))| {
+                let is_read = matches!(event, StoreEvent::Read(read, _) if read == id);
+                number <= goal && to == client && is_read
             });
-            let pending = StoreEvent::Pending(id, waiting.count() as u64);
-            self.deliver(client, pending, 0);
+            (!waits).then(|| {
+                *goal = self.number;
+                (*client, *id)
+            })
+        });
+        for (client, id) in current.collect::<Vec<_>>() {
+            self.deliver(client, StoreEvent::Current(id), 0);
         }
     }
 
@@ -107,7 +113,7 @@ impl Broker {
         self.down.insert(client);
         self.deliveries
             .retain(|_, (to, event)| *to != client || matches!(event, StoreEvent::Done(..)));
-        if let Some(id) = self.readers.remove(&client) {
+        if let Some((id, _)) = self.readers.remove(&client) {
             self.fail(client, id);
         }
     }
@@ -169,8 +175,8 @@ impl Broker {
         let Some(stored) = self.store.after(sequence.saturating_sub(1)).next().cloned() else {
             return sequence;
         };
-        let readers: Vec<_> = self.readers.iter().map(|(client, id)| (*client, *id)).collect();
-        for (client, id) in readers {
+        let readers = self.readers.iter().map(|(client, (id, _))| (*client, *id));
+        for (client, id) in readers.collect::<Vec<_>>() {
             self.deliver_read(client, id, &stored);
         }
         sequence
@@ -245,10 +251,10 @@ impl Broker {
         let wanted: Vec<_> = self.store.messages(scope).cloned().collect();
         match scope {
             ReadScope::Everything => {
-                self.readers.insert(client, id);
                 wanted
                     .iter()
                     .for_each(|stored| self.deliver_read(client, id, stored));
+                self.readers.insert(client, (id, self.number));
             }
             ReadScope::Retained => {
                 // The end of a read comes after its messages.

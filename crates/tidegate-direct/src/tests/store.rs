@@ -44,7 +44,7 @@ pub(super) async fn read(engine: &DirectEngine) -> Vec<StoredMessage> {
     loop {
         match session.events.recv().await.unwrap() {
             StoreEvent::Read(_, stored) => messages.push(stored),
-            StoreEvent::Pending(_, 0) => return messages,
+            StoreEvent::Current(_) => return messages,
             _ => {}
         }
     }

@@ -2,7 +2,7 @@
 
 //! A state machine of a test: it makes calls and keeps all events.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use tidegate_cluster::{
@@ -23,7 +23,7 @@ pub(crate) struct Machine {
     session: StoreSession,
     last: u64,
     pub(crate) reads: Vec<(CallId, StoredMessage)>,
-    pub(crate) pending: BTreeMap<CallId, u64>,
+    pub(crate) current: BTreeSet<CallId>,
     pub(crate) done: BTreeMap<CallId, CallResult>,
     pub(crate) connections: usize,
 }
@@ -34,7 +34,7 @@ impl Machine {
             session: engine.open(),
             last: 0,
             reads: Vec::new(),
-            pending: BTreeMap::new(),
+            current: BTreeSet::new(),
             done: BTreeMap::new(),
             connections: 0,
         }
@@ -68,8 +68,8 @@ impl Machine {
                 assert_eq!(self.done.insert(id, result), None, "a call ends once");
             }
             StoreEvent::Read(id, stored) => self.reads.push((id, stored)),
-            StoreEvent::Pending(id, pending) => {
-                self.pending.insert(id, pending);
+            StoreEvent::Current(id) => {
+                self.current.insert(id);
             }
             StoreEvent::Connected => self.connections += 1,
         }
@@ -103,10 +103,8 @@ impl Machine {
     /// What a read of everything that begins now gives, by subject.
     pub(crate) async fn everything(&mut self) -> BTreeMap<String, StoredMessage> {
         let id = self.start(StoreCall::ReadAll(ReadScope::Everything));
-        self.until("it has read everything", |machine| {
-            machine.pending.get(&id) == Some(&0)
-        })
-        .await;
+        self.until("it has read everything", |machine| machine.current.contains(&id))
+            .await;
         self.last_reads(id)
     }
 

@@ -258,7 +258,7 @@ impl Session {
 
     /// Waits until a read has given all.
     pub(crate) async fn caught_up(&mut self, id: CallId) {
-        self.find(|event| (*event == StoreEvent::Pending(id, 0)).then_some(()))
+        self.find(|event| (*event == StoreEvent::Current(id)).then_some(()))
             .await;
     }
 
