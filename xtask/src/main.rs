@@ -13,6 +13,7 @@ mod cluster;
 mod crates_picture;
 mod deny;
 mod deploy;
+mod failures;
 mod fuzz;
 mod golang;
 mod headers;

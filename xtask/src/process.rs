@@ -3,8 +3,9 @@
 //! Child processes: run to the end, with their output in the error when they fail.
 
 use std::ffi::OsStr;
+use std::io;
 use std::path::PathBuf;
-use std::process::{Command, Output, Stdio};
+use std::process::{Command, ExitStatus, Output, Stdio};
 use std::thread;
 use std::time::Duration;
 
@@ -46,7 +47,16 @@ pub(crate) fn run(command: &mut Command) -> Result<(), String> {
 /// # Errors
 /// The command line and how it ended.
 pub(crate) fn stream(command: &mut Command) -> Result<(), String> {
-    match command.status() {
+    let status = command.status();
+    ended(command, status)
+}
+
+/// How a command ended.
+///
+/// # Errors
+/// The command line and how it ended, unless it was a success.
+pub(crate) fn ended(command: &Command, status: io::Result<ExitStatus>) -> Result<(), String> {
+    match status {
         Ok(status) if status.success() => Ok(()),
         Ok(status) => Err(format!("`{}`: {status}", line(command))),
         Err(error) => Err(format!("{}: {error}", line(command))),
@@ -113,7 +123,7 @@ pub(crate) fn target() -> PathBuf {
     target.to_owned()
 }
 
-fn line(command: &Command) -> String {
+pub(crate) fn line(command: &Command) -> String {
     let words = std::iter::once(command.get_program()).chain(command.get_args());
     words
         .map(|word| word.to_string_lossy().into_owned())

@@ -3,7 +3,8 @@
 //! `cargo xtask test`: every test, with everything they need.
 
 use crate::{
-    Outcome, abuse, bench, cluster, deny, deploy, instructions, loom, process, python, rules, testenv,
+    Outcome, abuse, bench, cluster, deny, deploy, failures, instructions, loom, process, python, rules,
+    testenv,
 };
 use std::path::Path;
 use std::process::Command;
@@ -14,7 +15,7 @@ use std::time::Instant;
 /// and of the harness, the instruction counts, small attacks and a small cluster. Arguments go to `cargo test`.
 ///
 /// The checks and the examples in the documentation come first, so that the run ends with the closing lines of the unit
-/// and whole-gateway tests.
+/// and whole-gateway tests. If some of those fail, what they printed comes again at the end.
 pub(crate) fn test(arguments: &[String]) -> Outcome {
     testenv::setup(&[])?;
     let others = match arguments {
@@ -38,7 +39,7 @@ pub(crate) fn test(arguments: &[String]) -> Outcome {
         _ => Ok(()),
     };
     let examples = process::stream(cargo_test().arg("--doc"));
-    let tests = process::stream(
+    let tests = failures::watch(
         cargo_test()
             .args(["--lib", "--bins", "--tests", "--no-fail-fast"])
             .args(arguments),
