@@ -31,6 +31,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use groups::GROUPS;
+use publish::Published;
 use report::Report;
 use selection::{Selection, group_of};
 
@@ -59,7 +60,7 @@ fn run() -> Result<(), BenchError> {
         [--window MS] [--rounds N] [--kind KIND] [GROUP[/JOB]...] | soak [MINUTES] | \
         cluster OUTPUT_DIRECTORY [MINUTES] [--agents N,...] [--engine nats|kafka|direct] [--seed S] \
         [--interval SECONDS] [--faults FAULT,...] [--server NATS_SERVER] [--jars KAFKA_JARS] \
-        [--prometheus PROMETHEUS] | \
+        [--prometheus PROMETHEUS] [--publish] | \
         abuse OUTPUT_DIRECTORY [--small] [--peer] [--publish] [NAME...])";
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
@@ -121,14 +122,15 @@ fn bench(binary: &Path, output: &Path, asked: &[&str]) -> Result<(), BenchError>
         }
         // After each group: its results stay if a later group fails.
         report.write(output)?;
-        if let Some(page) = &asked.publish {
-            publish::publish(&report, page, &names, &asked.command)?;
+        if asked.publish {
+            publish::publish(Published {
+                command: &asked.command,
+                machine: report.machine(),
+                sections: report.sections(),
+            })?;
         }
     }
     println!("\nwritten to {}", output.display());
-    if let Some(page) = &asked.publish {
-        println!("and to {}", page.display());
-    }
     Ok(())
 }
 
@@ -139,9 +141,6 @@ fn rounds(asked: &str) -> Result<usize, BenchError> {
         rounds => Ok(rounds),
     }
 }
-
-/// Where `--publish` writes.
-const PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/benchmarks.md");
 
 /// Options and names of groups, in any order.
 fn parse(arguments: &[&str]) -> Result<Selection, BenchError> {
@@ -163,7 +162,7 @@ fn parse(arguments: &[&str]) -> Result<Selection, BenchError> {
             "--rounds" => selection.rounds = Some(rounds(value()?)?),
             "--window" => selection.window = Some(Duration::from_millis(value()?.parse()?)),
             "--kind" => selection.kind = Some(value()?.parse()?),
-            "--publish" => selection.publish = Some(PAGE.into()),
+            "--publish" => selection.publish = true,
             option if option.starts_with("--") => return Err(format!("no option {option}").into()),
             group => selection.groups.push(group.to_owned()),
         }

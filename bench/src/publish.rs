@@ -3,16 +3,18 @@
 //! Figures as a page of the documentation: a section for each group or job, of which those that were measured now take
 //! the place of what was there, and the others stay.
 
-use std::path::Path;
-
 use crate::BenchError;
-use crate::report::Report;
+use crate::groups::GROUPS;
 use crate::selection::group_of;
+
+/// The page.
+const PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/benchmarks.md");
 
 /// The text before all sections.
 const PREAMBLE: &str = "# Benchmarks
 
-Written by `cargo xtask bench --publish [GROUP[/JOB]...]`, which replaces the sections of what it measured and leaves the others.
+Written by `cargo xtask bench --publish [GROUP[/JOB]...]` and `cargo xtask cluster --publish`. They replace the sections of what
+they measured and leave the others.
 [measuring.md](measuring.md) says what each group does and how to read its figures.
 
 ";
@@ -21,20 +23,34 @@ Written by `cargo xtask bench --publish [GROUP[/JOB]...]`, which replaces the se
 const BEGIN: &str = "<!-- section ";
 const BEGUN: &str = " -->\n";
 
-/// Writes the sections of a report into the page, `order` being that of the groups.
-pub(crate) fn publish(report: &Report, page: &Path, order: &[&str], command: &str) -> Result<(), BenchError> {
-    let old = match std::fs::read_to_string(page) {
+/// The clusters come after the groups. They are no group: they have a command of their own.
+pub(crate) const CLUSTER: &str = "cluster";
+
+/// What a page says of the figures of a run.
+pub(crate) struct Published<'a> {
+    pub(crate) command: &'a str,
+    pub(crate) machine: &'a str,
+    /// Names and texts.
+    pub(crate) sections: Vec<(String, String)>,
+}
+
+/// Writes sections into the page.
+pub(crate) fn publish(published: Published) -> Result<(), BenchError> {
+    let old = match std::fs::read_to_string(PAGE) {
         Ok(old) => old,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => String::new(),
         Err(error) => return Err(error.into()),
     };
     let now = humantime::format_rfc3339_seconds(std::time::SystemTime::now()).to_string();
     let day = now.split('T').next().unwrap_or_default();
-    let sections = report.sections().into_iter().map(|(name, text)| {
-        let head = format!("## {name}\n\n`{command}`, {day}, {}.\n\n", report.machine());
+    let (command, machine) = (published.command, published.machine);
+    let sections = published.sections.into_iter().map(|(name, text)| {
+        let head = format!("## {name}\n\n`{command}`, {day}, {machine}.\n\n");
         (name, format!("{head}{}\n", text.trim_end()))
     });
-    std::fs::write(page, merged(&old, sections.collect(), order))?;
+    let groups = GROUPS.iter().map(|group| group.name);
+    let order: Vec<_> = groups.chain([CLUSTER]).collect();
+    std::fs::write(PAGE, merged(&old, sections.collect(), &order))?;
     Ok(())
 }
 

@@ -2,7 +2,6 @@
 
 //! The selected parts of the groups. It is set once, before the first runs.
 
-use std::path::PathBuf;
 use std::sync::OnceLock;
 use std::time::Duration;
 
@@ -20,8 +19,8 @@ pub(crate) struct Selection {
     pub(crate) rounds: Option<usize>,
     /// The kind of points, for jobs that do not fix it.
     pub(crate) kind: Option<PointKind>,
-    /// The page that figures are written into.
-    pub(crate) publish: Option<PathBuf>,
+    /// Whether the figures are written into the documentation.
+    pub(crate) publish: bool,
     /// The command as typed.
     pub(crate) command: String,
 }

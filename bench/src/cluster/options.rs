@@ -54,6 +54,8 @@ pub(super) struct Options {
     pub(super) faults: Vec<Fault>,
     /// The binary of a Prometheus that scrapes too.
     pub(super) prometheus: Option<PathBuf>,
+    /// The command, if its figures are written into the documentation.
+    pub(super) publish: Option<String>,
 }
 
 /// The values of the command line.
@@ -67,6 +69,7 @@ struct Values<'a> {
     server: Option<PathBuf>,
     jars: Option<PathBuf>,
     prometheus: Option<PathBuf>,
+    publish: bool,
 }
 
 impl Options {
@@ -98,6 +101,7 @@ impl Options {
             seed: values.seed.unwrap_or_else(new_seed),
             interval: values.interval,
             prometheus: values.prometheus,
+            publish: values.publish.then(|| command(arguments)),
         })
     }
 }
@@ -114,6 +118,7 @@ impl<'a> Values<'a> {
             server: None,
             jars: None,
             prometheus: None,
+            publish: false,
         };
         let mut arguments = arguments.iter();
         while let Some(argument) = arguments.next() {
@@ -135,12 +140,28 @@ impl<'a> Values<'a> {
                 "--server" => values.server = Some(value()?.into()),
                 "--jars" => values.jars = Some(value()?.into()),
                 "--prometheus" => values.prometheus = Some(value()?.into()),
+                "--publish" => values.publish = true,
                 option if option.starts_with("--") => return Err(format!("no option {option}").into()),
                 time => values.minutes = time.parse()?,
             }
         }
         Ok(values)
     }
+}
+
+/// The command, without the paths of peers.
+fn command(arguments: &[&str]) -> String {
+    let mut text = "cargo xtask cluster".to_owned();
+    let mut arguments = arguments.iter();
+    while let Some(argument) = arguments.next() {
+        if ["--server", "--jars", "--prometheus"].contains(argument) {
+            arguments.next();
+        } else {
+            text += " ";
+            text += argument;
+        }
+    }
+    text
 }
 
 /// The kinds of faults that are named, or all that the engine has.
@@ -183,6 +204,7 @@ mod tests {
             interval: INTERVAL,
             faults: Fault::ALL.to_vec(),
             prometheus: None,
+            publish: None,
         };
         assert_eq!(options, expected);
         let direct = Options::parse(&["--engine", "direct"]).unwrap();
@@ -211,7 +233,9 @@ mod tests {
         let options = Options::parse(&[&arguments[..], &["--faults", "cut,kill"]].concat()).unwrap();
         assert_eq!(options.agents, [10, 20]);
         assert_eq!(options.faults, [Fault::Cut, Fault::KillReplica]);
-        let calm = Options::parse(&[&arguments[..], &["--faults", "none"]].concat()).unwrap();
+        let calm = Options::parse(&[&arguments[..], &["--faults", "none", "--publish"]].concat()).unwrap();
         assert_eq!(calm.faults, []);
+        let command = "cargo xtask cluster --engine kafka --agents 10,20 --faults none --publish";
+        assert_eq!(calm.publish.as_deref(), Some(command));
     }
 }

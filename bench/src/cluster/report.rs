@@ -2,6 +2,7 @@
 
 //! The report of all runs: a table with a column for each, and a file for programs.
 
+use std::collections::BTreeSet;
 use std::fmt::Write;
 use std::path::Path;
 
@@ -9,7 +10,9 @@ use serde_json::{Value, json};
 
 use super::figures::Figures;
 use super::options::Options;
-use crate::{BenchError, machine};
+use crate::picture::{Picture, PlotLine};
+use crate::publish::{CLUSTER, Published};
+use crate::{BenchError, machine, publish};
 
 /// The names of the files.
 const TABLE: &str = "cluster.md";
@@ -28,6 +31,8 @@ pub(super) struct ReportHead {
     engine: &'static str,
     seed: u64,
     build: String,
+    has_faults: bool,
+    publish: Option<String>,
 }
 
 impl ReportHead {
@@ -39,6 +44,8 @@ impl ReportHead {
             engine: options.engine.name(),
             seed: options.seed,
             build: folder.unwrap_or_default().to_string_lossy().into_owned(),
+            has_faults: !options.faults.is_empty(),
+            publish: options.publish.clone(),
         })
     }
 
@@ -48,6 +55,7 @@ impl ReportHead {
             engine,
             seed,
             build,
+            ..
         } = self;
         format!("engine {engine}, seed {seed}, {build} build of the gateway, {machine}")
     }
@@ -68,11 +76,59 @@ pub(super) fn finish(output: &Path, head: &ReportHead, runs: &[RunResult]) -> Re
     std::fs::write(output.join(TABLE), &text)?;
     let numbers = serde_json::to_string_pretty(&numbers(head, runs))?;
     std::fs::write(output.join(NUMBERS), numbers)?;
+    if let Some(command) = &head.publish {
+        publish(command, head, runs, &outcome)?;
+    }
     if count == 0 {
         Ok(())
     } else {
         Err(format!("{outcome}: see {}", output.join(TABLE).display()).into())
     }
+}
+
+/// Writes the table into the documentation, and the curves of calm runs.
+fn publish(command: &str, head: &ReportHead, runs: &[RunResult], outcome: &str) -> Result<(), BenchError> {
+    let kind = if head.has_faults { "-faults" } else { "" };
+    let name = format!("{CLUSTER}/{}{kind}", head.engine);
+    let text = format!(
+        "Seed {}, {} build: {outcome}.\n\n{}",
+        head.seed,
+        head.build,
+        table(runs)?
+    );
+    if !head.has_faults && runs.len() > 1 {
+        draw(head.engine, runs)?;
+    }
+    publish::publish(Published {
+        command,
+        machine: &head.machine,
+        sections: vec![(name, text)],
+    })
+}
+
+/// Draws processor time by the number of agents.
+fn draw(engine: &str, runs: &[RunResult]) -> Result<(), BenchError> {
+    let names = runs.iter().flat_map(|run| run.figures.numbers.keys());
+    let names: BTreeSet<_> = names.filter_map(|key| key.strip_suffix("_cores")).collect();
+    let cores = |run: &RunResult, name: &str| run.figures.numbers.get(&format!("{name}_cores"))?.as_f64();
+    let lines = names.into_iter().map(|name| PlotLine {
+        name: name.to_owned(),
+        points: runs
+            .iter()
+            .filter_map(|run| Some((run.agents as f64, cores(run, name)?)))
+            .collect(),
+    });
+    let lines: Vec<_> = lines.collect();
+    let picture = Picture {
+        title: "Cores in use, by the number of agents",
+        x: "agents with 70 series each",
+        y: "cores",
+        lines: &lines,
+    };
+    Ok(std::fs::write(
+        format!("docs/cluster-{engine}.svg"),
+        picture.svg(),
+    )?)
 }
 
 /// A row for each figure of any run, in the order of the first run that has it.
@@ -141,6 +197,8 @@ mod tests {
             engine: "nats",
             seed: 3,
             build: "debug".to_owned(),
+            has_faults: true,
+            publish: None,
         }
     }
 
