@@ -2,6 +2,7 @@
 
 //! Telemetry through a real Kafka.
 
+mod collector;
 mod out;
 mod requests;
 mod through;

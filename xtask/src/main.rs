@@ -18,6 +18,7 @@ mod fuzz;
 mod golang;
 mod headers;
 mod instructions;
+mod interop;
 mod kafka;
 mod loom;
 mod metadata;
@@ -85,6 +86,11 @@ const COMMANDS: &[Command] = &[
         name: "cluster",
         about: "kill, suspend and cut off replicas, the broker and agents of a cluster for [MINUTES] (default: 2): totals must be exact; --agents N,... (100), --engine nats|kafka|direct, --seed S, --faults FAULT,..., --interval SECONDS (1), --debug",
         run: cluster::cluster,
+    },
+    Command {
+        name: "interop",
+        about: "build an OpenTelemetry Collector, and run the tests that have it at the other end of Kafka (4 minutes the first time)",
+        run: interop::interop,
     },
     Command {
         name: "abuse",

@@ -77,9 +77,15 @@ fn harness() -> Outcome {
 }
 
 fn cargo_test() -> Command {
+    cargo_test_of(&["--workspace"])
+}
+
+/// `cargo test` of some packages, with the test environment.
+pub(crate) fn cargo_test_of(packages: &[&str]) -> Command {
     let mut cargo = process::cargo();
     cargo
-        .args(["test", "--workspace"])
+        .arg("test")
+        .args(packages)
         .current_dir(workspace())
         .env(testenv::VARIABLE, testenv::directory());
     cargo

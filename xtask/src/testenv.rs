@@ -171,12 +171,26 @@ const PARTS: &[Part] = &[
     },
 ];
 
+/// A Collector with parts for Kafka. It takes minutes to build, so only the tests that name it have it.
+const COLLECTOR: Part = Part {
+    name: "collector",
+    source: PackageSource::Go("collector"),
+    checks: &["collector"],
+};
+
 const fn nixl(name: &'static str, package: &'static str) -> Part {
     Part {
         name,
         source: PackageSource::PipAlone(package),
         checks: &["import importlib.metadata; importlib.metadata.version('nixl-cu12')"],
     }
+}
+
+/// Builds the Collector if it is missing or out of date.
+pub(crate) fn collector() -> Outcome {
+    let root = directory();
+    let _lock = lock(&root)?;
+    COLLECTOR.ensure(&root)
 }
 
 /// Installs every part that is missing or out of date, all at a time.

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 
-//! The hash of resource attributes that the Collector uses as a key (`pdatautil.MapHash`): 16 bytes, equal for equal
-//! attributes in any order.
+//! The hash of resource attributes that the Collector uses as a key (`xhash.MapHash`): 16 bytes, equal for equal attributes in
+//! any order.
 //!
-//! The attributes are written as text with marks between them, sorted by their names. Two values of XXH64 make the hash: that
-//! of the text, and that of the text with one more byte.
+//! The attributes are written as text with marks between them, sorted by their names. Names, texts and bytes have their length
+//! before them, since Collector 0.163. Two values of XXH64 make the hash: that of the text, and that of the text with one more
+//! byte.
 
+use crate::batch::wire::edit::push_varint;
 use crate::batch::wire::proto::{Fields, WireType, varint};
 
 /// The hash of a resource without attributes.
@@ -50,18 +52,17 @@ fn write_map(message: &[u8], depth: usize, text: &mut Vec<u8>) {
         .map(|pair| (last(pair, 1), last(pair, 2)))
         .collect();
     pairs.sort_by_key(|(key, _)| *key);
-    let mut first: Option<(&[u8], &[u8])> = None;
     for (key, value) in pairs {
-        // The Collector looks a value up by its name, and finds the first one of several.
-        let value = match first {
-            Some((known, value)) if known == key => value,
-            _ => value,
-        };
-        first = Some((key, value));
         text.push(KEY);
-        text.extend_from_slice(key);
+        write_bytes(key, text);
         write_value(value, depth, text);
     }
+}
+
+/// Writes bytes after their length.
+fn write_bytes(bytes: &[u8], text: &mut Vec<u8>) {
+    push_varint(text, bytes.len() as u64);
+    text.extend_from_slice(bytes);
 }
 
 /// Writes an `AnyValue`.
@@ -77,7 +78,10 @@ fn write_value(message: &[u8], depth: usize, text: &mut Vec<u8>) {
         text.extend_from_slice(bytes);
     };
     match (field.number, field.wire) {
-        (1, WireType::Bytes) => marked(VALUE_TEXT, field.payload),
+        (1, WireType::Bytes) => {
+            text.push(VALUE_TEXT);
+            write_bytes(field.payload, text);
+        }
         (2, WireType::Varint) if number() == 0 => text.push(VALUE_FALSE),
         (2, WireType::Varint) => text.push(VALUE_TRUE),
         (3, WireType::Varint) => marked(VALUE_INT, &number().to_le_bytes()),
@@ -92,7 +96,10 @@ fn write_value(message: &[u8], depth: usize, text: &mut Vec<u8>) {
             write_map(field.payload, depth + 1, text);
             text.push(MAP_END);
         }
-        (7, WireType::Bytes) => marked(VALUE_BYTES, field.payload),
+        (7, WireType::Bytes) => {
+            text.push(VALUE_BYTES);
+            write_bytes(field.payload, text);
+        }
         _ => text.push(VALUE_EMPTY),
     }
 }
@@ -251,8 +258,8 @@ mod tests {
             pair("a", any(Value::StringValue("x".to_owned()))),
         ]);
         let expected = [
-            &b"\xf4a\xf7x\xf4b\xfa\xfe\xff\xff\xff\xff\xff\xff\xff\xf4c\xfb\0\0\0\0\0\0\xf0\x3f"[..],
-            b"\xf4d\xfe\xf8\xff\xf4e\xfc\xf4k\xf9\xfd\xf4f\xf6\x01\x02\xf4g\xf5",
+            &b"\xf4\x01a\xf7\x01x\xf4\x01b\xfa\xfe\xff\xff\xff\xff\xff\xff\xff\xf4\x01c\xfb\0\0\0\0\0\0\xf0\x3f"[..],
+            b"\xf4\x01d\xfe\xf8\xff\xf4\x01e\xfc\xf4\x01k\xf9\xfd\xf4\x01f\xf6\x02\x01\x02\xf4\x01g\xf5",
         ];
         assert_eq!(text(&resource), expected.concat());
     }
@@ -268,7 +275,7 @@ mod tests {
             hash,
             of_resource(&resource(pairs.iter().rev().cloned().collect()))
         );
-        let written = b"\xf4host.name\xf7b\xf4service.name\xf7a";
+        let written = b"\xf4\x09host.name\xf7\x01b\xf4\x0cservice.name\xf7\x01a";
         assert_eq!(hash[..8], xxh64(written).to_le_bytes());
         assert_eq!(hash[8..], xxh64(&[&written[..], b"\xf3"].concat()).to_le_bytes());
         assert_eq!(of_resource(b""), EMPTY);

@@ -13,7 +13,7 @@ use crate::kit::kafka_broker::{KafkaBroker, PARTITIONS};
 use crate::kit::{Gateway, OtlpSink, SOON, free_port, wait_until};
 
 /// A gateway from Kafka to a sink. Messages come again unless the sink has them.
-fn reader(broker: &KafkaBroker, sink: u16, options: &str) -> Gateway {
+pub(super) fn reader(broker: &KafkaBroker, sink: u16, options: &str) -> Gateway {
     let pipeline = |signal| format!("{signal}: {{receivers: [kafka], exporters: [otlp]}}");
     Gateway::start(&format!(
         "receivers:
@@ -29,7 +29,7 @@ service: {{pipelines: {{{}}}}}
 }
 
 /// The numbers of all items that a sink has, in their order.
-fn arrived(sink: &OtlpSink, signal: Signal) -> Vec<u64> {
+pub(super) fn arrived(sink: &OtlpSink, signal: Signal) -> Vec<u64> {
     use prost::Message;
     let bodies: Vec<Vec<u8>> = match signal {
         Signal::Metrics => sink.metrics().iter().map(Message::encode_to_vec).collect(),
@@ -41,7 +41,7 @@ fn arrived(sink: &OtlpSink, signal: Signal) -> Vec<u64> {
     all
 }
 
-fn accepted(gateway: &Gateway, signal: Signal) -> f64 {
+pub(super) fn accepted(gateway: &Gateway, signal: Signal) -> f64 {
     let name = match signal {
         Signal::Metrics => "otelcol_receiver_accepted_metric_points",
         Signal::Traces => "otelcol_receiver_accepted_spans",

@@ -13,6 +13,7 @@ pub(crate) mod exporters;
 pub(crate) mod exposer;
 pub(crate) mod fixture;
 pub(crate) mod gateway;
+pub(crate) mod go_collector;
 pub(crate) mod go_sink;
 pub(crate) mod http;
 pub(crate) mod http_peer;

@@ -1,0 +1,274 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//! The OpenTelemetry Collector at the other end of Kafka, both ways. `cargo xtask interop` builds it and runs these tests.
+
+use krafka::consumer::ConsumerRecord;
+use opentelemetry_proto::tonic::collector::logs::v1::ExportLogsServiceRequest;
+use opentelemetry_proto::tonic::collector::metrics::v1::ExportMetricsServiceRequest;
+use opentelemetry_proto::tonic::common::v1::any_value::Value;
+use opentelemetry_proto::tonic::common::v1::{AnyValue, ArrayValue, KeyValue, KeyValueList};
+use opentelemetry_proto::tonic::resource::v1::Resource;
+use prost::Message;
+use std::collections::{BTreeMap, BTreeSet};
+use tidegate::batch::Signal;
+
+use super::out::{sent, writer};
+use super::requests::{SIGNALS, body, numbers, send, send_items};
+use super::through::{accepted, arrived, reader};
+use super::topic;
+use crate::kit::go_collector::GoCollector;
+use crate::kit::kafka_broker::KafkaBroker;
+use crate::kit::{Gateway, OtlpSink, SOON, free_port, wait_until};
+
+const ENCODINGS: [&str; 2] = ["otlp_proto", "otlp_json"];
+const KINDS: [&str; 3] = ["metrics", "traces", "logs"];
+
+/// The items of each signal.
+const ITEMS: u64 = 500;
+
+/// The options of all signals: their encoding, and their topics under this key.
+fn signals(encoding: &str, key: &str, prefix: &str) -> String {
+    let block = |kind: &str| {
+        let topic = format!("{prefix}-{encoding}-{kind}");
+        let topic = if key == "topics" {
+            format!("[{topic}]")
+        } else {
+            topic
+        };
+        format!("{kind}: {{encoding: {encoding}, {key}: {topic}}}")
+    };
+    KINDS.map(block).join(", ")
+}
+
+/// Creates the topics of all signals.
+fn topics(broker: &KafkaBroker, prefix: &str, encoding: &str) {
+    for kind in KINDS {
+        topic::create(broker, &format!("{prefix}-{encoding}-{kind}"), &[]);
+    }
+}
+
+fn pipelines(receiver: &str, exporter: &str) -> String {
+    let pipeline = |kind| format!("{kind}: {{receivers: [{receiver}], exporters: [{exporter}]}}");
+    KINDS.map(pipeline).join(", ")
+}
+
+/// A Collector from OTLP to Kafka.
+fn collector_writer(broker: &KafkaBroker, options: &str) -> GoCollector {
+    let exporter = format!("  kafka: {{brokers: [\"{}\"], {options}}}", broker.address());
+    GoCollector::start("", &exporter, &pipelines("otlp", "kafka"))
+}
+
+/// A gateway from OTLP over HTTP to a sink.
+fn relay(sink: u16) -> (Gateway, u16) {
+    let port = free_port();
+    let gateway = Gateway::start(&format!(
+        "receivers: {{otlp: {{protocols: {{http: {{endpoint: \"127.0.0.1:{port}\"}}}}}}}}
+exporters: {{otlp: {{endpoint: \"127.0.0.1:{sink}\", tls: {{insecure: true}}}}}}
+service: {{pipelines: {{{}}}}}
+",
+        pipelines("otlp", "otlp")
+    ));
+    (gateway, port)
+}
+
+/// Waits until the sink has all items of all signals, once.
+fn wait_for_all(sink: &OtlpSink, encoding: &str) {
+    for (signal, ..) in SIGNALS {
+        wait_until(SOON, &format!("{encoding}: all items have arrived"), || {
+            arrived(sink, signal).len() as u64 >= ITEMS
+        });
+        assert_eq!(
+            arrived(sink, signal),
+            (0..ITEMS).collect::<Vec<_>>(),
+            "{encoding}"
+        );
+    }
+}
+
+fn send_all(port: u16) {
+    for (signal, ..) in SIGNALS {
+        for first in (0..ITEMS).step_by(50) {
+            send_items(port, signal, first..first + 50);
+        }
+    }
+}
+
+#[test]
+#[ignore = "needs a Collector: `cargo xtask interop`"]
+fn the_collector_reads_what_the_gateway_writes() {
+    let broker = KafkaBroker::start();
+    for encoding in ENCODINGS {
+        topics(&broker, "out", encoding);
+        let sink = OtlpSink::start();
+        let (relay, port) = relay(sink.port());
+        let receiver = format!(
+            "  kafka: {{brokers: [\"{}\"], group_id: {encoding}, initial_offset: earliest, {}}}",
+            broker.address(),
+            signals(encoding, "topics", "out")
+        );
+        let exporter = format!("  otlphttp: {{endpoint: \"http://127.0.0.1:{port}\"}}");
+        let collector = GoCollector::start(&receiver, &exporter, &pipelines("kafka", "otlphttp"));
+        let options = format!(
+            "producer: {{compression: zstd, required_acks: all}}, {}",
+            signals(encoding, "topic", "out")
+        );
+        let (gateway, port) = writer(&broker, &options);
+        send_all(port);
+        wait_for_all(&sink, encoding);
+        for (signal, ..) in SIGNALS {
+            assert_eq!(sent(&gateway, signal), ITEMS as f64, "{encoding}");
+        }
+        gateway.stop();
+        drop(collector);
+        relay.stop();
+    }
+}
+
+#[test]
+#[ignore = "needs a Collector: `cargo xtask interop`"]
+fn the_gateway_reads_what_the_collector_writes() {
+    let broker = KafkaBroker::start();
+    for encoding in ENCODINGS {
+        topics(&broker, "in", encoding);
+        let sink = OtlpSink::start();
+        let options = format!(
+            "producer: {{compression: snappy}}, {}",
+            signals(encoding, "topic", "in")
+        );
+        let collector = collector_writer(&broker, &options);
+        let options = format!(", group_id: {encoding}, {}", signals(encoding, "topics", "in"));
+        let gateway = reader(&broker, sink.port(), &options);
+        send_all(collector.port());
+        wait_for_all(&sink, encoding);
+        for (signal, ..) in SIGNALS {
+            wait_until(SOON, "the receiver counts them", || {
+                accepted(&gateway, signal) == ITEMS as f64
+            });
+        }
+        assert_eq!(
+            gateway.own_metric("tidegate_kafka_skipped_messages_total", &[]),
+            0.0
+        );
+        drop(collector);
+        gateway.stop();
+    }
+}
+
+fn any(value: Value) -> AnyValue {
+    AnyValue { value: Some(value) }
+}
+
+fn pair(key: &str, value: Value) -> KeyValue {
+    KeyValue {
+        key: key.to_owned(),
+        value: Some(any(value)),
+        ..KeyValue::default()
+    }
+}
+
+/// A resource for each number, with attributes of all types, not in order.
+fn resource(number: u64) -> Resource {
+    let list = ["a", "b"].map(|text| any(Value::StringValue(text.to_owned())));
+    let nested = KeyValueList {
+        values: vec![pair("y", Value::IntValue(-3)), pair("x", Value::BoolValue(false))],
+    };
+    let all = [
+        pair("service.name", Value::StringValue(format!("service-{number}"))),
+        pair("zone", Value::StringValue("ünïcode".to_owned())),
+        pair("a.whole", Value::IntValue(number.cast_signed())),
+        pair("half", Value::DoubleValue(0.5)),
+        pair("flag", Value::BoolValue(number.is_multiple_of(2))),
+        pair("bytes", Value::BytesValue(vec![0, 255, 7])),
+        pair(
+            "list",
+            Value::ArrayValue(ArrayValue {
+                values: list.to_vec(),
+            }),
+        ),
+        pair("nested", Value::KvlistValue(nested)),
+    ];
+    // Some have fewer, and one has none.
+    let attributes = all.into_iter().take(number as usize % 9).collect();
+    Resource {
+        attributes,
+        ..Resource::default()
+    }
+}
+
+/// A request with one item for each resource. Its number is that of the resource.
+fn of_resources(signal: Signal, count: u64) -> Vec<u8> {
+    match signal {
+        Signal::Metrics => {
+            let mut whole = ExportMetricsServiceRequest::default();
+            for number in 0..count {
+                let one = body(signal, number..number + 1);
+                let one = ExportMetricsServiceRequest::decode(&one[..]).expect("a request");
+                whole.resource_metrics.extend(one.resource_metrics);
+                whole.resource_metrics[number as usize].resource = Some(resource(number));
+            }
+            whole.encode_to_vec()
+        }
+        _ => {
+            let mut whole = ExportLogsServiceRequest::default();
+            for number in 0..count {
+                let one = body(Signal::Logs, number..number + 1);
+                let one = ExportLogsServiceRequest::decode(&one[..]).expect("a request");
+                whole.resource_logs.extend(one.resource_logs);
+                whole.resource_logs[number as usize].resource = Some(resource(number));
+            }
+            whole.encode_to_vec()
+        }
+    }
+}
+
+/// Key and partition of each item. The gateway sends equal resources of a batch in one message, and the Collector does not.
+type Items = BTreeMap<u64, (Vec<u8>, i32)>;
+
+fn items(signal: Signal, records: &[ConsumerRecord]) -> Items {
+    let items = records.iter().flat_map(|record| {
+        let value = record.value.clone().expect("a value");
+        let key = record.key.as_ref().expect("a key").to_vec();
+        let numbers = numbers(signal, &value).into_iter();
+        numbers.map(move |number| (number, (key.clone(), record.partition)))
+    });
+    items.collect()
+}
+
+#[test]
+#[ignore = "needs a Collector: `cargo xtask interop`"]
+fn keys_and_partitions_are_those_of_the_collector() {
+    let broker = KafkaBroker::start();
+    let options = |prefix: &str| {
+        format!(
+            "partition_traces_by_id: true, partition_metrics_by_resource_attributes: true, \
+             partition_logs_by_resource_attributes: true, {}",
+            signals("otlp_proto", "topic", prefix)
+        )
+    };
+    for prefix in ["theirs", "ours"] {
+        topics(&broker, prefix, "otlp_proto");
+    }
+    let collector = collector_writer(&broker, &options("theirs"));
+    let (gateway, port) = writer(&broker, &options("ours"));
+    for (signal, kind) in [
+        (Signal::Metrics, "metrics"),
+        (Signal::Traces, "traces"),
+        (Signal::Logs, "logs"),
+    ] {
+        let request = match signal {
+            Signal::Traces => body(signal, 0..60),
+            _ => of_resources(signal, 60),
+        };
+        send(collector.port(), signal, &request);
+        send(port, signal, &request);
+        let [theirs, ours] = ["theirs", "ours"].map(|prefix| {
+            let topic = format!("{prefix}-otlp_proto-{kind}");
+            let records = topic::read(&broker, &topic, |records| items(signal, records).len() >= 60);
+            items(signal, &records)
+        });
+        let keys: BTreeSet<_> = theirs.values().map(|(key, _)| key).collect();
+        assert!(keys.len() > 50, "{kind}: {} keys", keys.len());
+        assert_eq!(ours, theirs, "{kind}");
+    }
+    gateway.stop();
+}

@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//! `cargo xtask interop`: a real OpenTelemetry Collector at the other end.
+
+use crate::{Outcome, process, test, testenv};
+
+/// Builds the Collector of `tests/go/collector` (3 minutes the first time), and runs the tests that need it. Other runs report
+/// them as ignored.
+pub(crate) fn interop(arguments: &[String]) -> Outcome {
+    testenv::setup(&[])?;
+    testenv::collector()?;
+    process::stream(
+        test::cargo_test_of(&["--package", "tidegate"])
+            .args(["--test", "it", "--", "--ignored"])
+            .args(arguments),
+    )
+}
