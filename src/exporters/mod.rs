@@ -11,6 +11,7 @@ pub mod otlp;
 pub mod otlphttp;
 pub mod partials;
 pub mod plugin;
+mod progress;
 pub mod prometheus;
 pub mod prometheusremotewrite;
 mod tables;

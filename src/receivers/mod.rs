@@ -7,6 +7,8 @@
 mod globs;
 pub mod kafka;
 mod kept;
+mod message_attributes;
+mod messages;
 pub mod nixl;
 pub mod nixl_mp;
 pub mod nop;

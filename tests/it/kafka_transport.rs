@@ -4,6 +4,5 @@
 
 mod collector;
 mod out;
-mod requests;
 mod through;
 mod topic;

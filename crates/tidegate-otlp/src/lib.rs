@@ -15,11 +15,13 @@
 
 pub mod convert;
 mod encoded;
+mod encoding;
 pub mod json;
 mod schema;
 mod stream;
 pub mod wire;
 
 pub use encoded::{Encoded, Part};
+pub use encoding::TelemetryEncoding;
 pub use stream::stream_id;
 pub use tidegate_config::Signal;

@@ -5,13 +5,11 @@
 use std::num::NonZeroUsize;
 use std::time::Duration;
 
-use tidegate_kafka::transport::{
-    Codec, KafkaAuthConfig, KeyHasher, ProducerOptions, RequiredAcks, TOPICS, TelemetryEncoding,
-};
+use tidegate_kafka::transport::{Codec, KafkaAuthConfig, KeyHasher, ProducerOptions, RequiredAcks, TOPICS};
 use tidegate_kafka::{Connection, KafkaTlsConfig, check_topic};
 
 use super::keys::KeyRule;
-use crate::batch::Signal;
+use crate::batch::{Signal, TelemetryEncoding};
 use crate::config::{
     ByteSize, Decode, Node, Ordered, Problems, ScalarKind, TypeHelp, WithoutEffect, wrong_type,
 };

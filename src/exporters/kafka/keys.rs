@@ -17,6 +17,7 @@ use crate::batch::wire::proto::{Fields, WireType};
 use crate::batch::wire::walk::HEADER;
 use crate::batch::{Batch, Encoded, Payload, Signal, wire};
 use crate::delivery::ExportRequest;
+use crate::exporters::progress::MessagePart;
 
 /// What decides the key of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -321,14 +322,6 @@ fn runs(places: &[u32], number: impl Fn(u32) -> u32) -> Vec<Range<usize>> {
 }
 
 impl Piece {
-    /// Its spans, points or log records.
-    pub(super) fn items(&self) -> usize {
-        match &self.content {
-            Content::Whole(encoded) => encoded.items(),
-            Content::Some(_, places) => places.len(),
-        }
-    }
-
     /// The most bytes of its content in protobuf.
     pub(super) fn bytes(&self) -> usize {
         match &self.content {
@@ -354,9 +347,17 @@ impl Piece {
             }
         }
     }
+}
 
-    /// Two pieces with the halves of its items. `None`: it can't be cut.
-    pub(super) fn halves(&self) -> Option<[Self; 2]> {
+impl MessagePart for Piece {
+    fn items(&self) -> usize {
+        match &self.content {
+            Content::Whole(encoded) => encoded.items(),
+            Content::Some(_, places) => places.len(),
+        }
+    }
+
+    fn halves(&self) -> Option<[Self; 2]> {
         let half = self.items() / 2;
         if half == 0 {
             return None;

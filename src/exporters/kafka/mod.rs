@@ -3,12 +3,11 @@
 //! `kafka`: writes metrics, traces and logs to topics of Kafka, as the Collector's exporter does.
 //!
 //! A request is one message, as its bytes came in, unless a key divides it or it is too large. An attempt sends only messages
-//! that no broker has confirmed (`progress.rs`).
+//! that no broker has confirmed (`../progress.rs`).
 
 mod config;
 mod keys;
 mod map_hash;
-mod progress;
 #[cfg(test)]
 mod tests;
 
@@ -19,18 +18,16 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use parking_lot::Mutex;
 use tidegate_kafka::Connection;
-use tidegate_kafka::transport::{
-    OutgoingMessage, ProducerOptions, SendError, TelemetryEncoding, TransportProducer,
-};
+use tidegate_kafka::transport::{OutgoingMessage, ProducerOptions, SendError, TransportProducer};
 use tokio::sync::OnceCell;
 use tokio::task::JoinSet;
 
-use crate::batch::{Encoded, Signal, json};
+use crate::batch::{Signal, TelemetryEncoding};
 use crate::component::{ConfigType, ExporterFactory, Factory, PeerLabels, Reason, Shared, Stability};
 use crate::delivery::{Attempt, Destination, EncodingPermit, ExportRequest, INLINE_BYTES, Outcome, apart};
+use crate::exporters::progress::{MessagePart, Progress};
 use config::KafkaExporterConfig;
 use keys::{KeyRule, Piece};
-use progress::Progress;
 
 /// The factory of `kafka`.
 pub static FACTORY: ExporterFactory = Factory {
@@ -143,8 +140,8 @@ impl KafkaWriter {
     }
 
     /// The progress that an earlier attempt left on the export request, or a new one.
-    async fn progress(&self, export: &ExportRequest) -> Result<Arc<Progress>, String> {
-        if let Some(progress) = export.attempt_state().get::<Progress>() {
+    async fn progress(&self, export: &ExportRequest) -> Result<Arc<Progress<Piece>>, String> {
+        if let Some(progress) = export.attempt_state().get::<Progress<Piece>>() {
             progress.begin();
             return Ok(progress);
         }
@@ -204,7 +201,7 @@ impl KafkaWriter {
         let (encoding, key) = (topic.encoding, piece.key.clone());
         let is_long = piece.bytes() > INLINE_BYTES
             && (piece.needs_encoding() || encoding == TelemetryEncoding::OtlpJson);
-        let value = match apart(is_long, move || encode(encoding, &piece.encoded())).await {
+        let value = match apart(is_long, move || encoding.encode(&piece.encoded())).await {
             Ok(Ok(value)) => value,
             Ok(Err(why)) | Err(why) => return Made::Broken(why),
         };
@@ -217,16 +214,6 @@ impl KafkaWriter {
             value,
             headers: headers.to_vec(),
         })
-    }
-}
-
-fn encode(encoding: TelemetryEncoding, encoded: &Encoded) -> Result<Bytes, String> {
-    match encoding {
-        TelemetryEncoding::OtlpProto => Ok(encoded.joined()),
-        TelemetryEncoding::OtlpJson => match json::to_json(encoded) {
-            Ok(text) => Ok(text.into()),
-            Err(error) => Err(error.to_string()),
-        },
     }
 }
 
@@ -243,7 +230,7 @@ struct SentMessage {
 struct Sending<'a> {
     writer: &'a KafkaWriter,
     producer: Arc<TransportProducer>,
-    progress: &'a Progress,
+    progress: &'a Progress<Piece>,
     signal: Signal,
     headers: Vec<(String, Bytes)>,
     /// Acknowledgements of messages.

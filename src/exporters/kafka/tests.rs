@@ -7,6 +7,7 @@ use std::time::Duration;
 use tidegate_kafka::transport::RequiredAcks;
 
 use super::*;
+use crate::batch::json;
 use crate::component::testing::settings;
 use crate::config::{Decode, Problems, parse_text};
 use crate::exporters::testing::{Bench, names_mistakes, points, values};

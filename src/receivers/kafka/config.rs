@@ -5,12 +5,13 @@
 use std::num::NonZeroUsize;
 use std::time::Duration;
 
-use tidegate_kafka::transport::{Assignor, GroupOptions, KafkaAuthConfig, TOPICS, TelemetryEncoding};
+use tidegate_kafka::transport::{Assignor, GroupOptions, KafkaAuthConfig, TOPICS};
 use tidegate_kafka::{Connection, KafkaTlsConfig, check_topic};
 
-use crate::batch::Signal;
 use crate::batch::wire::MAX_ELEMENTS;
+use crate::batch::{Signal, TelemetryEncoding};
 use crate::config::{ByteSize, Node, Problems, WithoutEffect};
+use crate::receivers::message_attributes::HeaderExtraction;
 
 crate::choices! {
     /// Where reading begins without a committed offset.
@@ -123,16 +124,6 @@ crate::options! {
         pub on_error: bool = false,
     }
     accepted = WITHOUT_EFFECT_OF_MARKING;
-}
-
-crate::options! {
-    /// `header_extraction`.
-    pub struct HeaderExtraction {
-        /// Whether headers become resource attributes `kafka.header.NAME`.
-        pub extract_headers: bool = false,
-        /// Names of the headers.
-        pub headers: Vec<String> = Vec::new(),
-    }
 }
 
 const REFUSED: &[(&str, &str)] = &[
@@ -266,12 +257,7 @@ impl KafkaReceiverConfig {
 
     /// The names of the headers that become resource attributes.
     pub(super) fn wanted_headers(&self) -> &[String] {
-        let extraction = &self.header_extraction;
-        if extraction.extract_headers {
-            &extraction.headers
-        } else {
-            &[]
-        }
+        self.header_extraction.names()
     }
 
     fn check(&self, at: &Node, cx: &mut Problems) {
@@ -321,10 +307,6 @@ impl KafkaReceiverConfig {
             cx.at(at.child("max_batch_size"))
                 .error("must be between 64KiB and 512MiB");
         }
-        let extraction = &self.header_extraction;
-        if extraction.extract_headers && extraction.headers.is_empty() {
-            cx.at(at.child("header_extraction"))
-                .error("`headers` must name at least one header");
-        }
+        self.header_extraction.check(at.child("header_extraction"), cx);
     }
 }

@@ -12,8 +12,9 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 use tracing::warn;
 
-use super::decoder::{MessageDecoder, Taken, Why};
+use super::decoder::MessageDecoder;
 use crate::component::Held;
+use crate::receivers::messages::{Taken, Why};
 
 /// The parts of a partition's log that may wait behind the one that is being handed on.
 pub(super) const WAITING: usize = 2;

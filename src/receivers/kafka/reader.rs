@@ -17,9 +17,9 @@ use tidegate_kafka::transport::{
 use tokio::sync::watch;
 use tracing::{error, info, warn};
 
-use super::decoder::Why;
 use super::partition_queue::{PartitionQueue, PartitionQueueContext, Work, is_due};
 use crate::component::{Ceiling, Held, Shared};
+use crate::receivers::messages::Why;
 
 /// How long a poll waits for messages.
 const POLL: Duration = Duration::from_secs(1);

@@ -6,14 +6,14 @@ use bytes::Bytes;
 use opentelemetry_proto::tonic::collector::logs::v1::ExportLogsServiceRequest;
 use opentelemetry_proto::tonic::logs::v1::{LogRecord, ResourceLogs, ScopeLogs};
 use prost::Message;
-use tidegate_kafka::transport::{IncomingMessage, PartitionKey, TelemetryEncoding};
+use tidegate_kafka::transport::{IncomingMessage, PartitionKey};
 
-use super::decoder::{Taken, Why};
 use super::*;
-use crate::batch::{Batch, json};
+use crate::batch::{Batch, TelemetryEncoding, json};
 use crate::component::testing::{Sink, options};
 use crate::component::{Consumer, Entry, EntryCounts, Flow, Limit, Refused};
 use crate::config::{Decode, Problems, parse_text};
+use crate::receivers::messages::{Taken, Why};
 
 fn config(yaml: &str) -> KafkaReceiverConfig {
     options(yaml).unwrap()

@@ -13,11 +13,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use tidegate::batch::Signal;
 
 use super::out::{sent, writer};
-use super::requests::{SIGNALS, body, numbers, send, send_items};
-use super::through::{accepted, arrived, reader};
+use super::through::{accepted, reader};
 use super::topic;
 use crate::kit::go_collector::GoCollector;
 use crate::kit::kafka_broker::KafkaBroker;
+use crate::kit::numbered::{SIGNALS, arrived, body, numbers, send, send_items};
 use crate::kit::{Gateway, OtlpSink, SOON, free_port, wait_until};
 
 const ENCODINGS: [&str; 2] = ["otlp_proto", "otlp_json"];

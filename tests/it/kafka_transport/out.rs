@@ -6,9 +6,9 @@ use krafka::consumer::ConsumerRecord;
 use tidegate::batch::Signal;
 use tidegate::batch::json::to_protobuf;
 
-use super::requests::{SIGNALS, body, numbers, send, send_items, trace_id};
 use super::topic;
 use crate::kit::kafka_broker::{KafkaBroker, PARTITIONS};
+use crate::kit::numbered::{SIGNALS, body, numbers, send, send_items, sent_items, trace_id};
 use crate::kit::{Gateway, SOON, free_port, wait_until};
 
 /// A gateway from OTLP to Kafka, and the port of its receiver.
@@ -39,12 +39,7 @@ fn numbers_of(signal: Signal, records: &[ConsumerRecord]) -> Vec<u64> {
 }
 
 pub(super) fn sent(gateway: &Gateway, signal: Signal) -> f64 {
-    let name = match signal {
-        Signal::Metrics => "otelcol_exporter_sent_metric_points",
-        Signal::Traces => "otelcol_exporter_sent_spans",
-        Signal::Logs => "otelcol_exporter_sent_log_records",
-    };
-    gateway.own_metric(name, &["exporter=\"kafka\""])
+    sent_items(gateway, "kafka", signal)
 }
 
 #[test]

@@ -7,9 +7,9 @@ use std::time::{Duration, Instant};
 use tidegate::batch::Signal;
 
 use super::out::{sent, writer};
-use super::requests::{SIGNALS, body, numbers, send_items};
 use super::topic;
 use crate::kit::kafka_broker::{KafkaBroker, PARTITIONS};
+use crate::kit::numbered::{SIGNALS, accepted_items, arrived, body, send_items};
 use crate::kit::{Gateway, OtlpSink, SOON, free_port, wait_until};
 
 /// A gateway from Kafka to a sink. Messages come again unless the sink has them.
@@ -28,26 +28,8 @@ service: {{pipelines: {{{}}}}}
     ))
 }
 
-/// The numbers of all items that a sink has, in their order.
-pub(super) fn arrived(sink: &OtlpSink, signal: Signal) -> Vec<u64> {
-    use prost::Message;
-    let bodies: Vec<Vec<u8>> = match signal {
-        Signal::Metrics => sink.metrics().iter().map(Message::encode_to_vec).collect(),
-        Signal::Traces => sink.traces().iter().map(Message::encode_to_vec).collect(),
-        Signal::Logs => sink.logs().iter().map(Message::encode_to_vec).collect(),
-    };
-    let mut all: Vec<u64> = bodies.iter().flat_map(|body| numbers(signal, body)).collect();
-    all.sort_unstable();
-    all
-}
-
 pub(super) fn accepted(gateway: &Gateway, signal: Signal) -> f64 {
-    let name = match signal {
-        Signal::Metrics => "otelcol_receiver_accepted_metric_points",
-        Signal::Traces => "otelcol_receiver_accepted_spans",
-        Signal::Logs => "otelcol_receiver_accepted_log_records",
-    };
-    gateway.own_metric(name, &["receiver=\"kafka\""])
+    accepted_items(gateway, "kafka", signal)
 }
 
 fn skipped(gateway: &Gateway, reason: &str) -> f64 {

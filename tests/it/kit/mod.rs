@@ -20,6 +20,7 @@ pub(crate) mod http_peer;
 pub(crate) mod kafka_broker;
 pub(crate) mod keda;
 pub(crate) mod nats_server;
+pub(crate) mod numbered;
 pub(crate) mod otlp_sink;
 pub(crate) mod pages;
 pub(crate) mod plugins;

@@ -12,7 +12,7 @@ mod producer;
 mod send_error;
 
 pub use member::{Assignor, GroupError, GroupMember, GroupOptions, IncomingMessage, Polled, Waker};
-pub use options::{KafkaAuthConfig, PlainTextConfig, TOPICS, TelemetryEncoding};
+pub use options::{KafkaAuthConfig, PlainTextConfig, TOPICS};
 pub use ownership::{Marks, PartitionKey};
 pub use partitioner::KeyHasher;
 pub use producer::{Codec, Delivery, OutgoingMessage, ProducerOptions, RequiredAcks, TransportProducer};

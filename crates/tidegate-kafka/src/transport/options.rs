@@ -6,16 +6,6 @@ use tidegate_config::{Node, Problems, Secret};
 
 use crate::{Connection, KafkaSaslConfig, KafkaTlsConfig, SHOWN_SECRET, SaslMechanism};
 
-tidegate_config::choices! {
-    /// The encoding of messages.
-    pub enum TelemetryEncoding {
-        /// An OTLP request in protobuf.
-        OtlpProto = "otlp_proto",
-        /// An OTLP request in JSON.
-        OtlpJson = "otlp_json",
-    }
-}
-
 tidegate_config::options! {
     /// `auth`.
     pub struct KafkaAuthConfig {

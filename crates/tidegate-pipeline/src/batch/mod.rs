@@ -18,7 +18,7 @@ use tidegate_engine::{Events, Point};
 pub use batching::{BatchMetrics, Batching, Sizer, Trigger};
 pub use client::ClientMetadata;
 pub use snapshot::snapshot;
-pub use tidegate_otlp::{Encoded, Part, Signal, convert, json, stream_id, wire};
+pub use tidegate_otlp::{Encoded, Part, Signal, TelemetryEncoding, convert, json, stream_id, wire};
 
 /// The data on an edge.
 #[derive(Clone, Debug)]

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-//! The progress of an export request: the messages that no broker has confirmed, and the losses.
+//! The progress of an export request that becomes messages: those that no broker has confirmed, and the losses.
 //!
 //! A message leaves it only when its outcome is known. So an attempt may end anywhere, and the next one sends only messages
 //! that are not confirmed.
@@ -9,31 +9,41 @@ use std::collections::{BTreeMap, VecDeque};
 
 use parking_lot::Mutex;
 
-use super::keys::Piece;
 use crate::component::{Held, Reason};
 use crate::delivery::{Left, Loss, Outcome, Parts};
 
-pub(super) struct Progress {
-    state: Mutex<State>,
-    /// The memory of the pieces.
+/// A part of a request that one message has.
+pub(super) trait MessagePart: Clone {
+    /// Its points, spans or log records.
+    fn items(&self) -> usize;
+
+    /// Two parts with the halves of its items. `None`: it can't be cut.
+    fn halves(&self) -> Option<[Self; 2]>;
+}
+
+pub(super) struct Progress<P> {
+    state: Mutex<ProgressState<P>>,
+    /// The memory of the parts.
     _held: Held,
 }
 
-#[derive(Default)]
-struct State {
-    waiting: VecDeque<Piece>,
+struct ProgressState<P> {
+    waiting: VecDeque<P>,
     /// By number, those of which the outcome is not known.
-    flying: BTreeMap<u64, Piece>,
+    flying: BTreeMap<u64, P>,
     next_number: u64,
     losses: Vec<Loss>,
     denied: Option<String>,
 }
 
-impl Progress {
-    pub(super) fn new(pieces: Vec<Piece>, held: Held) -> Self {
-        let state = State {
-            waiting: pieces.into(),
-            ..State::default()
+impl<P: MessagePart> Progress<P> {
+    pub(super) fn new(parts: Vec<P>, held: Held) -> Self {
+        let state = ProgressState {
+            waiting: parts.into(),
+            flying: BTreeMap::new(),
+            next_number: 0,
+            losses: Vec::new(),
+            denied: None,
         };
         Self {
             state: Mutex::new(state),
@@ -45,19 +55,19 @@ impl Progress {
     pub(super) fn begin(&self) {
         let mut state = self.state.lock();
         let flying = std::mem::take(&mut state.flying);
-        for piece in flying.into_values().rev() {
-            state.waiting.push_front(piece);
+        for part in flying.into_values().rev() {
+            state.waiting.push_front(part);
         }
     }
 
     /// The next message, with its number.
-    pub(super) fn next(&self) -> Option<(u64, Piece)> {
+    pub(super) fn next(&self) -> Option<(u64, P)> {
         let mut state = self.state.lock();
-        let piece = state.waiting.pop_front()?;
+        let part = state.waiting.pop_front()?;
         let number = state.next_number;
         state.next_number += 1;
-        state.flying.insert(number, piece.clone());
-        Some((number, piece))
+        state.flying.insert(number, part.clone());
+        Some((number, part))
     }
 
     /// The brokers have the message.
@@ -68,31 +78,31 @@ impl Progress {
     /// The message waits again.
     pub(super) fn send_again(&self, number: u64) {
         let mut state = self.state.lock();
-        if let Some(piece) = state.flying.remove(&number) {
-            state.waiting.push_front(piece);
+        if let Some(part) = state.flying.remove(&number) {
+            state.waiting.push_front(part);
         }
     }
 
     /// The message is too large: its halves wait instead of it, unless it has one item.
     pub(super) fn halve(&self, number: u64, reason: Reason, why: String) {
         let mut state = self.state.lock();
-        let Some(piece) = state.flying.remove(&number) else {
+        let Some(part) = state.flying.remove(&number) else {
             return;
         };
-        match piece.halves() {
+        match part.halves() {
             Some([left, right]) => {
                 state.waiting.push_front(right);
                 state.waiting.push_front(left);
             }
-            None => state.lose(piece.items(), reason, why),
+            None => state.lose(part.items(), reason, why),
         }
     }
 
     /// The message is lost.
     pub(super) fn lose(&self, number: u64, reason: Reason, why: String) {
         let mut state = self.state.lock();
-        if let Some(piece) = state.flying.remove(&number) {
-            state.lose(piece.items(), reason, why);
+        if let Some(part) = state.flying.remove(&number) {
+            state.lose(part.items(), reason, why);
         }
     }
 
@@ -104,11 +114,7 @@ impl Progress {
     /// The outcome of an attempt. `failed`: why the rest must come again.
     pub(super) fn outcome(&self, failed: Option<String>) -> Outcome {
         let mut state = self.state.lock();
-        let items = state
-            .waiting
-            .iter()
-            .chain(state.flying.values())
-            .map(Piece::items);
+        let items = state.waiting.iter().chain(state.flying.values()).map(P::items);
         let left = failed.map(|why| Left {
             items: items.sum(),
             after: None,
@@ -122,7 +128,7 @@ impl Progress {
     }
 }
 
-impl State {
+impl<P> ProgressState<P> {
     fn lose(&mut self, items: usize, reason: Reason, why: String) {
         self.losses.push(Loss { items, reason, why });
     }
@@ -132,15 +138,27 @@ impl State {
 mod tests {
     use std::sync::Arc;
 
-    use super::super::keys::{KeyRule, divide};
     use super::*;
+    use crate::batch::Encoded;
     use crate::component::Shared;
     use crate::exporters::testing::points;
 
-    fn progress(items: i64) -> Progress {
-        let pieces = divide(KeyRule::None, points(items).payload.encode());
+    impl MessagePart for Encoded {
+        fn items(&self) -> usize {
+            Encoded::items(self)
+        }
+
+        fn halves(&self) -> Option<[Self; 2]> {
+            let half = Encoded::items(self) / 2;
+            let (left, right) = self.split_at(half).filter(|_| half > 0)?;
+            Some([left, right])
+        }
+    }
+
+    fn progress(items: i64) -> Progress<Encoded> {
+        let whole = points(items).payload.encode();
         let shared = Arc::new(Shared::default());
-        Progress::new(pieces, Held::ours(shared.memory.clone()))
+        Progress::new(vec![whole], Held::ours(shared.memory.clone()))
     }
 
     fn parts(outcome: Outcome) -> Parts {
@@ -156,14 +174,14 @@ mod tests {
         let (number, _) = progress.next().unwrap();
         progress.halve(number, Reason::Rejected, "too large".to_owned());
         let (left, piece) = progress.next().unwrap();
-        assert_eq!(piece.items(), 2);
+        assert_eq!(MessagePart::items(&piece), 2);
         let (_, piece) = progress.next().unwrap();
-        assert_eq!(piece.items(), 3);
+        assert_eq!(MessagePart::items(&piece), 3);
         progress.taken(left);
         let parts = parts(progress.outcome(Some("down".to_owned())));
         assert_eq!(parts.left.unwrap().items, 3);
         progress.begin();
-        assert_eq!(progress.next().unwrap().1.items(), 3);
+        assert_eq!(MessagePart::items(&progress.next().unwrap().1), 3);
         assert!(progress.next().is_none());
     }
 
@@ -185,9 +203,9 @@ mod tests {
         let progress = progress(4);
         let (number, _) = progress.next().unwrap();
         progress.halve(number, Reason::Rejected, String::new());
-        let first = progress.next().unwrap().1.encoded().joined();
+        let first = progress.next().unwrap().1.joined();
         let _second = progress.next().unwrap();
         progress.begin();
-        assert_eq!(progress.next().unwrap().1.encoded().joined(), first);
+        assert_eq!(progress.next().unwrap().1.joined(), first);
     }
 }

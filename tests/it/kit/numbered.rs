@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-//! Requests of all signals whose items have numbers, and the numbers of what arrives.
+//! Requests of all signals whose items have numbers, the numbers of what arrives, and what gateways count.
 
 use opentelemetry_proto::tonic::collector::logs::v1::ExportLogsServiceRequest;
 use opentelemetry_proto::tonic::collector::metrics::v1::ExportMetricsServiceRequest;
@@ -14,17 +14,17 @@ use std::ops::Range;
 use tidegate::batch::Signal;
 use tidegate_requests::{gauge, int, request};
 
-use crate::kit::http;
+use super::{Gateway, OtlpSink, http};
 
-/// Of each signal: its path, its topic.
-pub(super) const SIGNALS: [(Signal, &str, &str); 3] = [
+/// Of each signal: its path, its topic in Kafka.
+pub(crate) const SIGNALS: [(Signal, &str, &str); 3] = [
     (Signal::Metrics, "/v1/metrics", "otlp_metrics"),
     (Signal::Traces, "/v1/traces", "otlp_spans"),
     (Signal::Logs, "/v1/logs", "otlp_logs"),
 ];
 
 /// A request with items of these numbers. Each span has a trace of its own.
-pub(super) fn body(signal: Signal, numbers: Range<u64>) -> Vec<u8> {
+pub(crate) fn body(signal: Signal, numbers: Range<u64>) -> Vec<u8> {
     match signal {
         Signal::Metrics => {
             let points = numbers.map(|number| int(number as i64));
@@ -73,12 +73,12 @@ pub(super) fn body(signal: Signal, numbers: Range<u64>) -> Vec<u8> {
 }
 
 /// The trace of the span with this number.
-pub(super) fn trace_id(number: u64) -> Vec<u8> {
+pub(crate) fn trace_id(number: u64) -> Vec<u8> {
     [[0xab; 8], number.to_be_bytes()].concat()
 }
 
 /// The numbers of the items of a request.
-pub(super) fn numbers(signal: Signal, body: &[u8]) -> Vec<u64> {
+pub(crate) fn numbers(signal: Signal, body: &[u8]) -> Vec<u64> {
     match signal {
         Signal::Metrics => {
             let request = ExportMetricsServiceRequest::decode(body).expect("a request");
@@ -115,13 +115,45 @@ pub(super) fn numbers(signal: Signal, body: &[u8]) -> Vec<u64> {
 }
 
 /// Sends a request by OTLP/HTTP; the gateway must take it.
-pub(super) fn send(port: u16, signal: Signal, body: &[u8]) {
+pub(crate) fn send(port: u16, signal: Signal, body: &[u8]) {
     let (_, path, _) = SIGNALS[signal as usize];
     let answer = http::post(port, path, "application/x-protobuf", body).expect("an answer");
     assert_eq!(answer.status, 200, "{}", answer.text());
 }
 
 /// Sends a request with items of these numbers.
-pub(super) fn send_items(port: u16, signal: Signal, numbers: Range<u64>) {
+pub(crate) fn send_items(port: u16, signal: Signal, numbers: Range<u64>) {
     send(port, signal, &body(signal, numbers));
+}
+
+/// The numbers of all items that a sink has, in their order.
+pub(crate) fn arrived(sink: &OtlpSink, signal: Signal) -> Vec<u64> {
+    let bodies: Vec<Vec<u8>> = match signal {
+        Signal::Metrics => sink.metrics().iter().map(Message::encode_to_vec).collect(),
+        Signal::Traces => sink.traces().iter().map(Message::encode_to_vec).collect(),
+        Signal::Logs => sink.logs().iter().map(Message::encode_to_vec).collect(),
+    };
+    let mut all: Vec<u64> = bodies.iter().flat_map(|body| numbers(signal, body)).collect();
+    all.sort_unstable();
+    all
+}
+
+/// The items that an exporter has sent, as the gateway counts them.
+pub(crate) fn sent_items(gateway: &Gateway, exporter: &str, signal: Signal) -> f64 {
+    let name = match signal {
+        Signal::Metrics => "otelcol_exporter_sent_metric_points",
+        Signal::Traces => "otelcol_exporter_sent_spans",
+        Signal::Logs => "otelcol_exporter_sent_log_records",
+    };
+    gateway.own_metric(name, &[&format!("exporter=\"{exporter}\"")])
+}
+
+/// The items that a receiver has accepted, as the gateway counts them.
+pub(crate) fn accepted_items(gateway: &Gateway, receiver: &str, signal: Signal) -> f64 {
+    let name = match signal {
+        Signal::Metrics => "otelcol_receiver_accepted_metric_points",
+        Signal::Traces => "otelcol_receiver_accepted_spans",
+        Signal::Logs => "otelcol_receiver_accepted_log_records",
+    };
+    gateway.own_metric(name, &[&format!("receiver=\"{receiver}\"")])
 }
