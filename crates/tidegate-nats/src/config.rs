@@ -5,11 +5,9 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use async_nats::{ConnectOptions, ServerAddr};
 use tidegate_config::{ByteSize, Node, Problems, Secret};
 
-/// A server that does not answer for about three times this long is lost.
-const PING_INTERVAL: Duration = Duration::from_secs(5);
+use crate::connection::NatsConnection;
 
 tidegate_config::options! {
     /// `nats`: a stream of NATS JetStream. The engine creates it.
@@ -52,7 +50,7 @@ tidegate_config::options! {
     }
 }
 
-/// Why an engine does not start.
+/// Why options are refused.
 #[derive(Debug, thiserror::Error)]
 pub enum NatsError {
     /// No server is given.
@@ -91,12 +89,18 @@ impl NatsConfig {
         }
     }
 
-    /// The addresses of the servers.
-    pub(crate) fn addresses(&self) -> Result<Vec<ServerAddr>, NatsError> {
-        if self.servers.is_empty() {
-            return Err(NatsError::NoServers);
+    /// How to reach the servers.
+    pub(crate) fn connection(&self) -> NatsConnection {
+        NatsConnection {
+            servers: self.servers.clone(),
+            credentials_file: self.credentials_file.clone(),
+            username: self.username.clone(),
+            password: self.password.clone(),
+            token: self.token.clone(),
+            nkey: self.nkey.clone(),
+            tls: self.tls.clone(),
+            connect_timeout: self.connect_timeout,
         }
-        self.servers.iter().map(|url| address(url)).collect()
     }
 
     /// Checks the options without a connection.
@@ -104,23 +108,7 @@ impl NatsConfig {
     /// # Errors
     /// Options that are not valid or contradict each other.
     pub fn validate(&self) -> Result<(), NatsError> {
-        self.addresses()?;
-        let credentials = [
-            self.credentials_file.is_some(),
-            self.username.is_some(),
-            self.token.is_some(),
-            self.nkey.is_some(),
-        ];
-        if credentials.into_iter().filter(|is_set| *is_set).count() > 1 {
-            return Err(NatsError::Credentials);
-        }
-        if self.username.is_some() != self.password.is_some() {
-            return Err(NatsError::Password);
-        }
-        let tls = self.tls.as_ref();
-        if tls.is_some_and(|tls| tls.cert_file.is_some() != tls.key_file.is_some()) {
-            return Err(NatsError::Certificate);
-        }
+        self.connection().validate()?;
         if !(1..=5).contains(&self.replicas) {
             return Err(NatsError::Replicas(self.replicas));
         }
@@ -129,61 +117,13 @@ impl NatsConfig {
             _ => Ok(()),
         }
     }
-
-    /// The options of a connection.
-    ///
-    /// # Errors
-    /// The file with credentials is not readable.
-    pub(crate) async fn connect_options(&self) -> std::io::Result<ConnectOptions> {
-        let mut options = ConnectOptions::new()
-            .name("tidegate")
-            .connection_timeout(self.connect_timeout)
-            .ping_interval(PING_INTERVAL)
-            .ignore_discovered_servers()
-            // The engine makes new connections itself.
-            .max_reconnects(self.servers.len())
-            .reconnect_delay_callback(|_| Duration::ZERO);
-        if let (Some(username), Some(password)) = (&self.username, &self.password) {
-            options = options.user_and_password(username.clone(), password.expose().to_owned());
-        }
-        if let Some(token) = &self.token {
-            options = options.token(token.expose().to_owned());
-        }
-        if let Some(seed) = &self.nkey {
-            options = options.nkey(seed.expose().to_owned());
-        }
-        if let Some(tls) = &self.tls {
-            options = with_tls(options, tls);
-        }
-        match &self.credentials_file {
-            Some(file) => options.credentials_file(file).await,
-            None => Ok(options),
-        }
-    }
 }
 
-fn address(url: &str) -> Result<ServerAddr, NatsError> {
-    if url.contains('@') {
-        return Err(NatsError::ServerCredentials);
-    }
-    url.parse().map_err(|_| NatsError::Server(url.to_owned()))
-}
-
-fn is_stream_name(name: &str) -> bool {
+/// Whether a stream or a consumer may have this name.
+pub(crate) fn is_stream_name(name: &str) -> bool {
     let is_refused =
         |c: char| c.is_whitespace() || c.is_control() || matches!(c, '.' | '*' | '>' | '/' | '\\');
     !name.is_empty() && !name.contains(is_refused)
-}
-
-fn with_tls(mut options: ConnectOptions, tls: &NatsTlsConfig) -> ConnectOptions {
-    options = options.require_tls(true);
-    if let Some(file) = &tls.ca_file {
-        options = options.add_root_certificates(file.clone());
-    }
-    if let (Some(certificate), Some(key)) = (&tls.cert_file, &tls.key_file) {
-        options = options.add_client_certificate(certificate.clone(), key.clone());
-    }
-    options
 }
 
 #[cfg(test)]
@@ -223,29 +163,5 @@ mod tests {
         for case in cases {
             assert!(with(case).validate().is_err());
         }
-    }
-
-    #[test]
-    fn a_url_with_credentials_is_refused_and_not_shown() {
-        let servers = |url: &str| NatsConfig {
-            servers: vec![url.to_owned()],
-            ..NatsConfig::default()
-        };
-        assert!(servers("nats://a:4222").addresses().is_ok());
-        assert!(servers("a:4222").addresses().is_ok());
-        let error = servers("nats://u:hunter2@a:4222").addresses().unwrap_err();
-        assert!(!error.to_string().contains("hunter2"));
-        assert!(matches!(
-            servers("http://a").addresses(),
-            Err(NatsError::Server(_))
-        ));
-        assert!(
-            NatsConfig {
-                servers: Vec::new(),
-                ..NatsConfig::default()
-            }
-            .addresses()
-            .is_err()
-        );
     }
 }

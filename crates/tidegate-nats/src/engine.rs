@@ -5,7 +5,6 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use async_nats::ServerAddr;
 use tidegate_cluster::{ClusterEngine, EngineStatus, StoreSession};
 use tokio::runtime::Handle;
 use tokio::sync::watch;
@@ -37,11 +36,10 @@ impl NatsEngine {
     /// Options that contradict each other, or no runtime.
     pub fn start(config: NatsConfig, cluster: &str) -> Result<Self, NatsError> {
         config.validate()?;
-        let servers = config.addresses()?;
         let runtime = Handle::try_current().map_err(|_| NatsError::Runtime)?;
         let shared = Arc::new(NatsShared::new(config, cluster));
         let (sender, links) = watch::channel(None);
-        let connector = runtime.spawn(keep_connected(shared.clone(), servers, sender));
+        let connector = runtime.spawn(keep_connected(shared.clone(), sender));
         Ok(Self {
             shared,
             links,
@@ -68,18 +66,14 @@ impl Drop for NatsEngine {
 }
 
 /// Sessions end when this task does: it has the sending half of `links`.
-async fn keep_connected(
-    shared: Arc<NatsShared>,
-    servers: Vec<ServerAddr>,
-    links: watch::Sender<CurrentLink>,
-) {
+async fn keep_connected(shared: Arc<NatsShared>, links: watch::Sender<CurrentLink>) {
     let mut backoff = MIN_BACKOFF;
     loop {
-        match NatsLink::connect(&shared, &servers).await {
+        match NatsLink::connect(&shared).await {
             Ok(link) => {
                 let link = Arc::new(link);
                 backoff = MIN_BACKOFF;
-                shared.note_connected(&link.server());
+                shared.note_connected(&link.connection.server());
                 links.send_replace(Some(link.clone()));
                 link.lost().await;
                 links.send_replace(None);

@@ -7,11 +7,14 @@
 //! of each subject. If a read breaks off, the state machine begins it again.
 //!
 //! [`NatsEngine`] makes a new connection after each loss, and checks the stream before it says so.
+//!
+//! [`transport`] has the clients of the `nats` exporter and receiver.
 
 #![forbid(unsafe_code)]
 
 mod codec;
 mod config;
+mod connection;
 mod engine;
 mod link;
 mod read;
@@ -19,7 +22,9 @@ mod session;
 mod shared;
 mod store_clock;
 mod stream;
+pub mod transport;
 mod write;
 
 pub use config::{NatsConfig, NatsError, NatsTlsConfig};
+pub use connection::NatsConnection;
 pub use engine::NatsEngine;

@@ -153,7 +153,7 @@ impl<'a> BatchReader<'a> {
         consumer: &'a Consumer<pull::Config>,
         asked: Instant,
     ) -> Self {
-        let batch = MAX_BATCH_BYTES / link.client.max_payload().max(1);
+        let batch = MAX_BATCH_BYTES / link.connection.client.max_payload().max(1);
         Self {
             shared,
             events,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-//! The engine with a real NATS server, which `cargo xtask setup` installs.
+//! The engine and the transport with a real NATS server, which `cargo xtask setup` installs.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by a panic")]
 
@@ -14,4 +14,5 @@ mod routed;
 mod security;
 mod streams;
 mod three_servers;
+mod transport;
 mod world;
