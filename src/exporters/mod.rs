@@ -6,6 +6,7 @@ pub mod debug;
 pub mod file;
 pub mod kafka;
 pub mod loadbalancing;
+pub mod nats;
 pub mod nop;
 pub mod otlp;
 pub mod otlphttp;
@@ -27,6 +28,7 @@ pub static FACTORIES: &[&ExporterFactory] = &[
     &file::FACTORY,
     &kafka::FACTORY,
     &loadbalancing::FACTORY,
+    &nats::FACTORY,
     &nop::FACTORY,
     &otlp::FACTORY,
     &otlphttp::FACTORY,

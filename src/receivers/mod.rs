@@ -9,6 +9,7 @@ pub mod kafka;
 mod kept;
 mod message_attributes;
 mod messages;
+pub mod nats;
 pub mod nixl;
 pub mod nixl_mp;
 pub mod nop;
@@ -24,6 +25,7 @@ use crate::component::ReceiverFactory;
 /// Every receiver type. Adding one touches its folder and this list.
 pub static FACTORIES: &[&ReceiverFactory] = &[
     &kafka::FACTORY,
+    &nats::FACTORY,
     &nixl::FACTORY,
     &nixl_mp::FACTORY,
     &nop::FACTORY,

@@ -171,6 +171,9 @@ pub(super) const CATALOGUE: &[Described] = metrics_table! {
     Normal Counter "tidegate_memory_refusals_total" ["{request}"] "Requests refused because memory or processors are too short for them, by receiver or other component, and reason.";
     Normal Counter "tidegate_otlp_memory_refusals_total" ["{request}"] "Requests that `otlp` receivers refused because memory or processors are short.";
     Normal Counter "tidegate_kafka_skipped_messages_total" ["{message}"] "Messages that `kafka` receivers skipped, by reason.";
+    Normal Counter "tidegate_nats_skipped_messages_total" ["{message}"] "Messages that `nats` receivers skipped, by reason.";
+    Normal Counter "tidegate_nats_repeated_messages_total" ["{message}"] "Messages that NATS delivered again although the receiver had answered them.";
+    Normal Counter "tidegate_nats_duplicate_messages_total" ["{message}"] "Messages of `nats` exporters that their stream had already.";
     Normal Counter "tidegate_requests_refused_total" ["{request}"] "Requests refused for reasons other than their data, by component and reason.";
     Normal Counter "tidegate_unauthenticated_requests_total" ["{request}"] "Requests of senders and readers refused by authentication, by component and reason.";
     Normal Counter "tidegate_plugin_calls_total" ["{call}"] "Calls of exporter plugins, by result.";

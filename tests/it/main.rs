@@ -30,6 +30,7 @@ mod kafka_transport;
 mod kit;
 mod kubernetes;
 mod memory;
+mod nats_transport;
 mod negotiation;
 mod nixl;
 mod notices;

@@ -1,0 +1,7 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//! Telemetry through a real NATS server.
+
+mod out;
+mod stream;
+mod through;

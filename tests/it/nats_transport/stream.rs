@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//! A stream as another client uses it, with the library itself.
+
+use async_nats::HeaderMap;
+use async_nats::jetstream::consumer::Info;
+use async_nats::jetstream::message::StreamMessage;
+use async_nats::jetstream::stream::Config;
+use async_nats::jetstream::{self, Context};
+use tokio::runtime::{Builder, Runtime};
+
+use crate::kit::nats_server::NatsServer;
+
+/// The stream of the tests.
+pub(super) const STREAM: &str = "otlp";
+
+fn runtime() -> Runtime {
+    let runtime = Builder::new_current_thread().enable_all().build();
+    runtime.expect("a runtime")
+}
+
+async fn context(server: &NatsServer) -> Context {
+    jetstream::new(async_nats::connect(server.url()).await.expect("a server"))
+}
+
+/// Creates the stream, with these settings.
+pub(super) fn create_with(server: &NatsServer, config: Config) {
+    runtime().block_on(async {
+        let created = context(server).await.create_stream(config).await;
+        created.expect("it is created");
+    });
+}
+
+/// Creates the stream for all subjects below `otlp`.
+pub(super) fn create(server: &NatsServer) {
+    create_with(
+        server,
+        Config {
+            name: STREAM.to_owned(),
+            subjects: vec!["otlp.>".to_owned()],
+            ..Config::default()
+        },
+    );
+}
+
+/// All messages of the stream.
+pub(super) fn messages(server: &NatsServer) -> Vec<StreamMessage> {
+    runtime().block_on(async {
+        let stream = context(server).await.get_stream(STREAM).await.expect("a stream");
+        let last = stream.cached_info().state.last_sequence;
+        let mut messages = Vec::new();
+        for sequence in 1..=last {
+            messages.push(stream.get_raw_message(sequence).await.expect("a message"));
+        }
+        messages
+    })
+}
+
+/// Writes messages: their content, and its encoding if it has one.
+pub(super) fn write(server: &NatsServer, subject: &str, messages: &[(Vec<u8>, Option<&str>)]) {
+    runtime().block_on(async {
+        let context = context(server).await;
+        for (payload, encoding) in messages {
+            let mut headers = HeaderMap::new();
+            headers.insert("tenant", "a");
+            if let Some(encoding) = encoding {
+                headers.insert("Content-Encoding", *encoding);
+            }
+            let sent = context
+                .publish_with_headers(subject.to_owned(), headers, payload.clone().into())
+                .await;
+            sent.expect("it is sent").await.expect("the stream has it");
+        }
+    });
+}
+
+/// What the server knows of a consumer.
+pub(super) fn consumer(server: &NatsServer, name: &str) -> Info {
+    runtime().block_on(async {
+        let stream = context(server).await.get_stream(STREAM).await.expect("a stream");
+        stream.consumer_info(name).await.expect("a consumer")
+    })
+}
