@@ -124,7 +124,7 @@ mod tests {
     #[test]
     fn the_memory_of_answers_is_bounded() {
         let deliveries = Deliveries::default();
-        for sequence in 0..REMEMBERED as u64 + 1 {
+        for sequence in 0..=REMEMBERED as u64 {
             deliveries.arrive(key(sequence), &"a".into());
             deliveries.finish(key(sequence));
         }

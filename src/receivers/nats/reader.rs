@@ -61,13 +61,16 @@ impl SignalReader {
     async fn run_unstopped(&self) {
         let mut links = self.context.links.clone();
         let mut wait = ERROR_WAIT;
+        // The library fails at a message with malformed headers, and loses the messages behind it until they come again. So
+        // the next messages come one at a time.
+        let mut singles = 0;
         loop {
             let link = match links.wait_for(Option::is_some).await {
                 Ok(link) => link.clone(),
                 Err(_) => return,
             };
             let Some(link) = link else { continue };
-            let (error, is_open) = self.read_through(link).await;
+            let (error, is_open) = self.read_through(link, &mut singles).await;
             if is_open {
                 wait = ERROR_WAIT;
             }
@@ -82,7 +85,7 @@ impl SignalReader {
     }
 
     /// Reads over a connection. Returns why that ended, and whether the consumer was open.
-    async fn read_through(&self, link: Arc<TransportLink>) -> (NatsReadError, bool) {
+    async fn read_through(&self, link: Arc<TransportLink>, singles: &mut usize) -> (NatsReadError, bool) {
         let opened = DurableConsumer::open(link, &self.options, self.fetch_bytes).await;
         let (consumer, differences) = match opened {
             Ok(opened) => opened,
@@ -97,11 +100,16 @@ impl SignalReader {
                 consumer, differences, "the consumer exists and keeps its settings: edit it to change them"
             );
         }
-        let Err(error) = self.read(&consumer).await;
+        let Err(error) = self.read(&consumer, singles).await;
         (error, true)
     }
 
-    async fn read(&self, consumer: &DurableConsumer) -> Result<Infallible, NatsReadError> {
+    /// Reads until an error. `singles`: the messages to ask for one at a time.
+    async fn read(
+        &self,
+        consumer: &DurableConsumer,
+        singles: &mut usize,
+    ) -> Result<Infallible, NatsReadError> {
         let mut held = Held::under(Ceiling::Soft, self.shared.memory.clone());
         let memory_log = Every::new(LOG_INTERVAL);
         loop {
@@ -116,11 +124,22 @@ impl SignalReader {
                 continue;
             }
             let started = Instant::now();
-            let mut pull = consumer.pull(self.queue.capacity(), PULL).await?;
+            let most = if *singles > 0 { 1 } else { self.queue.capacity() };
+            let mut pull = consumer.pull(most, PULL).await?;
             let mut is_empty = true;
-            while let Some(message) = pull.next().await? {
-                is_empty = false;
-                self.arrive(message, &mut held).await;
+            loop {
+                match pull.next().await {
+                    Ok(Some(message)) => {
+                        is_empty = false;
+                        *singles = singles.saturating_sub(1);
+                        self.arrive(message, &mut held).await;
+                    }
+                    Ok(None) => break,
+                    Err(error) => {
+                        *singles = MAX_MESSAGES;
+                        return Err(error);
+                    }
+                }
             }
             if is_empty {
                 tokio::time::sleep(EMPTY_WAIT.saturating_sub(started.elapsed())).await;

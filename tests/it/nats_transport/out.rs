@@ -2,6 +2,7 @@
 
 //! The `nats` exporter: the messages of the stream, read by another client.
 
+use async_nats::HeaderValue;
 use async_nats::jetstream::message::StreamMessage;
 use async_nats::jetstream::stream::Config;
 use std::collections::BTreeSet;
@@ -59,7 +60,7 @@ fn each_request_is_a_message_in_the_subject_of_its_signal() {
         let message = messages.last().expect("a message");
         assert_eq!(message.payload, whole, "the bytes stay");
         assert_eq!(message.subject.as_str(), subject);
-        assert_eq!(message.headers.get("site").map(|value| value.as_str()), Some("a"));
+        assert_eq!(message.headers.get("site").map(HeaderValue::as_str), Some("a"));
         assert!(message.headers.get("Nats-Msg-Id").is_some());
     }
     gateway.stop();

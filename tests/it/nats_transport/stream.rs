@@ -7,6 +7,8 @@ use async_nats::jetstream::consumer::Info;
 use async_nats::jetstream::message::StreamMessage;
 use async_nats::jetstream::stream::Config;
 use async_nats::jetstream::{self, Context};
+use std::io::{BufRead, BufReader, Write};
+use std::net::TcpStream;
 use tokio::runtime::{Builder, Runtime};
 
 use crate::kit::nats_server::NatsServer;
@@ -72,6 +74,27 @@ pub(super) fn write(server: &NatsServer, subject: &str, messages: &[(Vec<u8>, Op
             sent.expect("it is sent").await.expect("the stream has it");
         }
     });
+}
+
+/// Writes a message with headers that no client can read, by the protocol itself.
+pub(super) fn write_malformed(server: &NatsServer, subject: &str) {
+    let address = server.url().replace("nats://", "");
+    let mut connection = TcpStream::connect(address).expect("a server");
+    let headers = "NATS/1.0\r\nno header\r\n\r\n";
+    let (of_headers, all) = (headers.len(), headers.len() + 1);
+    let text = format!(
+        "CONNECT {{\"headers\":true,\"verbose\":false}}\r\nHPUB {subject} {of_headers} {all}\r\n{headers}x\r\nPING\r\n"
+    );
+    connection.write_all(text.as_bytes()).expect("it is sent");
+    let mut answer = String::new();
+    let mut lines = BufReader::new(connection);
+    while answer != "PONG\r\n" {
+        answer.clear();
+        assert!(
+            lines.read_line(&mut answer).expect("an answer") > 0,
+            "the server ends"
+        );
+    }
 }
 
 /// What the server knows of a consumer.

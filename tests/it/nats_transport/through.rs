@@ -216,6 +216,26 @@ fn messages_that_nobody_can_decode_are_counted_and_do_not_block() {
 }
 
 #[test]
+fn a_message_with_malformed_headers_does_not_stop_the_others() {
+    let server = NatsServer::start();
+    stream::create(&server);
+    let sink = OtlpSink::start();
+    let to = reader(&server, sink.port(), ", ack_wait: 2s");
+    for number in 0..3 {
+        stream::write_malformed(&server, "otlp.logs");
+        stream::write(
+            &server,
+            "otlp.logs",
+            &[(body(Signal::Logs, number..number + 1), None)],
+        );
+    }
+    wait_until(SOON, "all good messages have arrived", || {
+        arrived(&sink, Signal::Logs) == [0, 1, 2]
+    });
+    to.stop();
+}
+
+#[test]
 fn an_absent_stream_is_named_and_read_when_it_is_there() {
     let server = NatsServer::start();
     let sink = OtlpSink::start();
