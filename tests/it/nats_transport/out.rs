@@ -119,7 +119,7 @@ fn a_stream_with_a_lower_limit_gets_smaller_messages_without_duplicates() {
 }
 
 #[test]
-fn nothing_is_lost_or_doubled_when_the_server_is_killed_while_data_is_sent() {
+fn nothing_is_lost_or_doubled_when_the_server_is_killed() {
     let mut server = NatsServer::start();
     stream::create(&server);
     let (gateway, port) = writer(&server, "");
