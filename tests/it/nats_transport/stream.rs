@@ -97,10 +97,10 @@ pub(super) fn write_malformed(server: &NatsServer, subject: &str) {
     }
 }
 
-/// What the server knows of a consumer.
-pub(super) fn consumer(server: &NatsServer, name: &str) -> Info {
+/// What the server knows of the consumer of log records, once it exists.
+pub(super) fn logs_consumer(server: &NatsServer) -> Option<Info> {
     runtime().block_on(async {
         let stream = context(server).await.get_stream(STREAM).await.expect("a stream");
-        stream.consumer_info(name).await.expect("a consumer")
+        stream.consumer_info("tidegate-logs").await.ok()
     })
 }

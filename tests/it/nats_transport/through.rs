@@ -99,8 +99,7 @@ fn counters_are_exact_after_the_server_is_killed() {
         arrived(&sink, Signal::Logs).len() >= 3_000
     });
     wait_until(SOON, "the server has all answers", || {
-        let info = stream::consumer(&server, "tidegate-logs");
-        info.num_ack_pending == 0 && info.num_pending == 0
+        stream::logs_consumer(&server).is_some_and(|info| info.num_ack_pending == 0 && info.num_pending == 0)
     });
     assert_eq!(arrived(&sink, Signal::Logs), all(3_000));
     assert_eq!(accepted(&to, Signal::Logs), 3_000.0);
@@ -210,7 +209,7 @@ fn messages_that_nobody_can_decode_are_counted_and_do_not_block() {
         .expect("a resource");
     assert_eq!(resource.attributes[0].key, "nats.header.tenant");
     wait_until(SOON, "none of them comes again", || {
-        stream::consumer(&server, "tidegate-logs").num_ack_pending == 0
+        stream::logs_consumer(&server).is_some_and(|info| info.num_ack_pending == 0)
     });
     to.stop();
 }
@@ -262,7 +261,7 @@ fn a_stop_gives_messages_that_wait_back_at_once() {
     let sink = free_port();
     let first = reader(&server, sink, ", ack_wait: 1h");
     wait_until(SOON, "the receiver has messages", || {
-        stream::consumer(&server, "tidegate-logs").num_ack_pending > 1
+        stream::logs_consumer(&server).is_some_and(|info| info.num_ack_pending > 1)
     });
     first.stop();
     let sink = OtlpSink::start_on(sink);
@@ -280,12 +279,12 @@ fn messages_do_not_come_again_while_the_pipelines_are_slow() {
     stream::write(&server, "otlp.logs", &[(body(Signal::Logs, 0..3), None)]);
     let sink = free_port();
     let to = reader(&server, sink, ", ack_wait: 1s");
-    let pending = || stream::consumer(&server, "tidegate-logs");
     let begin = Instant::now();
     wait_until(SOON, "the time of the message is over several times", || {
-        begin.elapsed() > Duration::from_secs(5) && pending().num_ack_pending == 1
+        begin.elapsed() > Duration::from_secs(5)
+            && stream::logs_consumer(&server).is_some_and(|info| info.num_ack_pending == 1)
     });
-    let info = pending();
+    let info = stream::logs_consumer(&server).expect("a consumer");
     assert_eq!((info.num_redelivered, info.delivered.consumer_sequence), (0, 1));
     let sink = OtlpSink::start_on(sink);
     wait_until(SOON, "all records have arrived", || {
@@ -319,7 +318,7 @@ service:
         .collect();
     stream::write(&server, "otlp.logs", &logs);
     wait_until(SOON, "logs wait", || {
-        stream::consumer(&server, "tidegate-logs").num_ack_pending > 1
+        stream::logs_consumer(&server).is_some_and(|info| info.num_ack_pending > 1)
     });
     stream::write(&server, "otlp.metrics", &[(body(Signal::Metrics, 0..10), None)]);
     wait_until(SOON, "all points have arrived", || {
