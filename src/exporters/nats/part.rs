@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-//! The part of a request that one message has, with the id by which the stream recognizes it.
+//! The part of a request that one message has, with the id by which the stream recognises it.
 //!
 //! A part keeps its id in all attempts. Its halves have ids of their own, which begin with that of the whole.
 

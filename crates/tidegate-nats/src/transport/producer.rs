@@ -30,7 +30,7 @@ const HEADER_EXTRA: usize = 4;
 pub struct NatsMessageOut {
     /// The subject.
     pub subject: String,
-    /// The id, by which the stream recognizes a message that comes again.
+    /// The id, by which the stream recognises a message that comes again.
     pub id: String,
     /// Further headers. Those that NATS does not allow are left out; see [`is_header`].
     pub headers: Vec<(String, String)>,
@@ -177,7 +177,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn headers_that_would_break_the_protocol_are_recognized() {
+    fn headers_that_would_break_the_protocol_are_recognised() {
         assert!(is_header("Content-Encoding", "zstd"));
         assert!(!is_header("a b:", "x") && !is_header("", "x"));
         assert!(!is_header("tenant", "a\r\nb"));
