@@ -206,6 +206,8 @@ pub(super) const CATALOGUE: &[Described] = metrics_table! {
     Normal Counter "tidegate_cluster_restored_records_total" ["{record}"] "Records of retained totals that the store had lost and the replica has put back.";
     Normal Counter "tidegate_cluster_folded_runs_total" ["{run}"] "Ended runs whose pages the replica has replaced by a record.";
     Normal Counter "tidegate_cluster_failed_folds_total" ["{fold}"] "Folds of runs that could not go on, by reason. The replica tries again later.";
+    Normal Gauge "tidegate_loadbalancing_endpoints" ["{endpoint}"] "Endpoints that data is distributed over, by exporter.";
+    Normal Gauge "tidegate_loadbalancing_resolver_failing" ["1"] "1 while the endpoints of a name or service can't be updated, by exporter.";
     Normal Gauge "tidegate_prometheus_series" ["{series}"] "Series that the exporter keeps itself.";
     Normal Gauge "tidegate_prometheus_bytes" ["By"] "Memory of the series that the exporter keeps itself.";
     Normal Gauge "tidegate_prometheus_omitted_series" ["{series}"] "Series omitted from the exposition now, by reason.";

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-//! `k8sattributes` with an API server: data gets the attributes of its pod, and counters agree.
+//! Components with an API server. `k8sattributes`: data gets the attributes of its pod, and counters agree.
+
+mod endpoints;
 
 use super::kit::points::attributes_of;
 use super::kit::{Gateway, OtlpSink, SOON, free_port, http, wait_until};
@@ -19,7 +21,7 @@ use tokio::runtime::Runtime;
 /// An API server with a runtime of its own.
 struct ApiServer {
     server: FakeApiServer,
-    _runtime: Runtime,
+    runtime: Runtime,
 }
 
 impl ApiServer {
@@ -32,8 +34,12 @@ impl ApiServer {
         let server = runtime.block_on(FakeApiServer::start());
         Self {
             server,
-            _runtime: runtime,
+            runtime: runtime,
         }
+    }
+
+    fn restart(&mut self) {
+        self.runtime.block_on(self.server.restart());
     }
 
     fn kubeconfig(&self) -> String {

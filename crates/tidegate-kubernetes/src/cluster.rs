@@ -96,6 +96,11 @@ impl SharedWatch {
         self.store.status()
     }
 
+    /// Why the objects may be old, and its changes. `None`: the server answers.
+    pub fn trouble(&self) -> watch::Receiver<Option<Arc<str>>> {
+        self.store.trouble()
+    }
+
     /// All objects, in the order of namespaces and names.
     pub fn snapshot(&self) -> Vec<Arc<StoredObject>> {
         self.store.snapshot()

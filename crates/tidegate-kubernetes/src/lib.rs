@@ -17,6 +17,7 @@ mod client;
 mod cluster;
 mod data;
 mod error;
+mod follower;
 mod kind;
 mod metrics;
 mod objects;
@@ -31,10 +32,11 @@ pub use client::{ApiClient, ApiCredentials, ApiServer, SecretText};
 pub use cluster::{Cluster, SharedWatch};
 pub use data::{DataKind, NamedValue};
 pub use error::WatchError;
+pub use follower::ObjectFollower;
 pub use kind::{ObjectKind, Scope};
 pub use objects::core::{
     Condition, Container, ContainerPort, ContainerStatus, DaemonEndpoint, DaemonEndpoints, KubeNode,
-    NodeAddress, NodeSpec, NodeStatus, Pod, PodSpec, PodStatus, Service, ServicePort, ServiceSpec,
+    NodeAddress, NodeSpec, NodeStatus, Pod, PodSpec, PodStatus, Service, ServicePort, ServiceSpec, WantedNode,
 };
 pub use objects::network::{
     EndpointAddress, EndpointConditions, EndpointPort, EndpointSlice, EndpointSubset, Endpoints, Ingress,

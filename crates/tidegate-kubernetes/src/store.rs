@@ -107,6 +107,8 @@ pub(crate) struct ObjectStore {
     metrics: WatchMetrics,
     entries: Mutex<Entries>,
     status: watch::Sender<WatchStatus>,
+    /// Why the objects may be old.
+    trouble: watch::Sender<Option<Arc<str>>>,
 }
 
 impl ObjectStore {
@@ -120,6 +122,7 @@ impl ObjectStore {
             metrics,
             entries: Mutex::default(),
             status: watch::Sender::default(),
+            trouble: watch::Sender::default(),
         }
     }
 
@@ -137,6 +140,29 @@ impl ObjectStore {
 
     pub(crate) fn status(&self) -> watch::Receiver<WatchStatus> {
         self.status.subscribe()
+    }
+
+    pub(crate) fn trouble(&self) -> watch::Receiver<Option<Arc<str>>> {
+        self.trouble.subscribe()
+    }
+
+    /// A list or watch ended with an error. Lost events are no trouble: the list comes again at once.
+    pub(crate) fn failed(&self, error: &WatchError) {
+        self.metrics.failed(error);
+        if matches!(error, WatchError::Expired) {
+            return;
+        }
+        let text: Arc<str> = error.to_string().into();
+        self.trouble.send_if_modified(|trouble| {
+            let is_new = trouble.as_ref() != Some(&text);
+            *trouble = Some(text);
+            is_new
+        });
+    }
+
+    /// The server sends objects or events: they are those of now.
+    pub(crate) fn recovered(&self) {
+        self.trouble.send_if_modified(|trouble| trouble.take().is_some());
     }
 
     /// All objects, in the order of namespaces and names.

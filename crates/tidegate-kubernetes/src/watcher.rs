@@ -83,7 +83,7 @@ impl Watcher {
                 }
             };
             let Err(error) = result else { continue };
-            self.store.metrics().failed(&error);
+            self.store.failed(&error);
             if error.loses_events() {
                 version = None;
             }
@@ -117,6 +117,7 @@ impl Watcher {
             if head.next.is_empty() {
                 self.store.end_list();
                 self.store.metrics().current();
+                self.store.recovered();
                 return Ok(head.version);
             }
             if head.next.len() > MAX_TOKEN_BYTES {
@@ -168,6 +169,7 @@ impl Watcher {
             ("timeoutSeconds", &seconds.to_string()),
         ]);
         let mut body = self.client.get(&path).await?;
+        self.store.recovered();
         let begun = Instant::now();
         let mut lines = Lines::new(self.store.account().clone(), self.store.limits().object_bytes);
         while let Some(chunk) = next_chunk(&mut body, SILENCE).await? {

@@ -2,6 +2,7 @@
 
 //! Options of the `loadbalancing` exporter, as in the Collector.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::batch::Signal;
@@ -86,13 +87,7 @@ crate::options! {
 const OF_EXPORTER: &WithoutEffect = &[("endpoint", "endpoints come from `resolver`")];
 
 /// Resolvers of the Collector that are not supported.
-const OTHER_RESOLVERS: &[(&str, &str)] = &[
-    (
-        "k8s",
-        "Kubernetes is not asked yet: name a headless service in `dns: {hostname: ...}`",
-    ),
-    ("aws_cloud_map", "use `dns`"),
-];
+const OTHER_RESOLVERS: &[(&str, &str)] = &[("aws_cloud_map", "use `dns`")];
 
 crate::options! {
     /// `resolver`: exactly one of these.
@@ -101,6 +96,8 @@ crate::options! {
         pub r#static: Option<Static> = None,
         /// Addresses of a DNS name.
         pub dns: Option<Dns> = None,
+        /// Ready endpoints of a service of Kubernetes.
+        pub k8s: Option<K8s> = None,
     }
     refused = OTHER_RESOLVERS;
     check = Resolver::check
@@ -128,6 +125,23 @@ crate::options! {
         pub timeout: Duration = Duration::from_secs(1),
     }
     check = Dns::check
+}
+
+crate::options! {
+    /// `k8s`.
+    pub(super) struct K8s {
+        /// Service and namespace: `name.namespace`. Without a namespace: that of this pod, or else `default`.
+        pub service: String = required,
+        /// Ports of each address. Each port is an endpoint of its own.
+        pub ports: Vec<Port> = vec![Port(DEFAULT_PORT)],
+        /// Longest time for which the start waits for the endpoints. After it, they are used as soon as they are known.
+        pub timeout: Duration = Duration::from_secs(1),
+        /// Whether the endpoints are host names instead of addresses. It needs a headless service of a StatefulSet.
+        pub return_hostnames: bool = false,
+        /// File with the address and the credentials of the API server. Unset: those of this pod.
+        pub kubeconfig_file: Option<PathBuf> = None,
+    }
+    check = K8s::check
 }
 
 /// OTLP over gRPC.
@@ -163,10 +177,12 @@ impl LoadBalancingConfig {
         let has_storage = queue
             .or(self.sending_queue.as_ref())
             .is_some_and(|queue| queue.storage.is_some());
-        if has_storage && self.resolver.dns.is_some() {
+        if let Some(resolver) = self.resolver.changing().filter(|_| has_storage) {
             cx.at(at.child("protocol"))
                 .help("stored data belongs to one address, and addresses change; use `resolver: static`")
-                .error("`sending_queue::storage` can't be combined with `resolver: dns`");
+                .error(format!(
+                    "`sending_queue::storage` can't be combined with `resolver: {resolver}`"
+                ));
         }
     }
 
@@ -221,9 +237,16 @@ const TIMEOUT: Duration = Duration::from_secs(5);
 
 impl Resolver {
     fn check(&self, at: &Node, cx: &mut Problems) {
-        if self.r#static.is_some() == self.dns.is_some() {
-            cx.at(at).error("one of `static` and `dns` must be given");
+        let given = [self.r#static.is_some(), self.dns.is_some(), self.k8s.is_some()];
+        if given.into_iter().filter(|given| *given).count() != 1 {
+            cx.at(at).error("one of `static`, `dns` and `k8s` must be given");
         }
+    }
+
+    /// The resolver whose endpoints change.
+    pub(super) fn changing(&self) -> Option<&'static str> {
+        let dns = self.dns.as_ref().map(|_| "dns");
+        dns.or(self.k8s.as_ref().map(|_| "k8s"))
     }
 }
 
@@ -258,6 +281,34 @@ impl Dns {
             cx.at(at.child("interval")).error("must be greater than zero");
         }
     }
+}
+
+impl K8s {
+    fn check(&self, at: &Node, cx: &mut Problems) {
+        let (name, namespace) = self.names();
+        if !is_label(name) || namespace.is_some_and(|namespace| !is_label(namespace)) {
+            cx.at(at.child("service"))
+                .help("name a service and its namespace, such as `gateways.monitoring`, without a domain behind them")
+                .error(format!("`{}` is not a service", self.service));
+        }
+        if self.ports.is_empty() {
+            cx.at(at.child("ports")).error("must not be empty");
+        }
+    }
+
+    /// The service, and its namespace.
+    pub(super) fn names(&self) -> (&str, Option<&str>) {
+        match self.service.split_once('.') {
+            Some((name, namespace)) => (name, Some(namespace)),
+            None => (&self.service, None),
+        }
+    }
+}
+
+/// Whether a text may be the name of a service or namespace.
+fn is_label(text: &str) -> bool {
+    let is_plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
+    (1..=63).contains(&text.len()) && text.bytes().all(is_plain)
 }
 
 fn with_port(host: &str) -> String {

@@ -6,6 +6,7 @@
 //! vanishes, the rest of its queue goes to the remaining endpoints.
 
 mod config;
+mod k8s;
 mod peers;
 mod route;
 
@@ -58,7 +59,7 @@ impl Exporter for LoadBalancing {}
 impl Lifecycle for LoadBalancing {
     async fn start(&self) -> Result<(), ComponentError> {
         self.peers.start().await?;
-        let lookups = self.peers.clone().watch();
+        let lookups = self.peers.clone().watch().await;
         *self.lookups.lock() = lookups;
         Ok(())
     }

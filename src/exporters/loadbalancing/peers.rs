@@ -8,14 +8,16 @@ use std::time::{Duration, Instant};
 
 use parking_lot::RwLock;
 use smallvec::SmallVec;
+use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 use tracing::{info, warn};
 
 use super::config::{Dns, LoadBalancingConfig};
+use super::k8s;
 use super::route::Ring;
 use crate::batch::Batch;
 use crate::component::{
-    ComponentError, Consumer, Context, ExporterContext, Flow, Lifecycle, Reason, Refused,
+    Account, ComponentError, Consumer, Context, ExporterContext, Flow, Lifecycle, Reason, Refused,
 };
 use crate::delivery::Destination;
 use crate::exporters::otlp;
@@ -66,6 +68,7 @@ impl Peers {
         };
         // Reports wrong options before anything starts.
         peers.make("localhost:4317")?;
+        peers.set_trouble(None);
         Ok(peers)
     }
 
@@ -94,13 +97,23 @@ impl Peers {
             (Some(list), _) => list.endpoints(),
             // A name that can't be resolved now may be resolved later.
             (None, Some(dns)) => self.look_up(dns).await.unwrap_or_default(),
-            (None, None) => Vec::new(),
+            // The task makes the endpoints of a service.
+            (None, None) => return Ok(()),
         };
         self.change(endpoints).await
     }
 
-    /// Resolves the name regularly, if there is one.
-    pub(super) fn watch(self: Arc<Self>) -> Option<JoinHandle<()>> {
+    /// Follows the endpoints that change: resolves the name regularly, or watches the service. Waits for the endpoints of a
+    /// service for a short time.
+    pub(super) async fn watch(self: Arc<Self>) -> Option<JoinHandle<()>> {
+        if let Some(service) = self.config.resolver.k8s.clone() {
+            let (sender, known) = oneshot::channel();
+            let timeout = service.timeout;
+            let task = tokio::spawn(k8s::follow(self, service, sender));
+            // Without an answer in time, the endpoints come later.
+            let _ = tokio::time::timeout(timeout, known).await;
+            return Some(task);
+        }
         let dns = self.config.resolver.dns.clone()?;
         Some(tokio::spawn(async move {
             loop {
@@ -121,15 +134,18 @@ impl Peers {
         let (component, hostname) = (&*self.cx.base.path, &*dns.hostname);
         match tokio::time::timeout(dns.timeout, lookup).await {
             Ok(Ok(addresses)) => {
+                self.set_trouble(None);
                 let endpoints = addresses.map(|address| address.to_string()).collect();
                 Some(self.bounded(hostname, endpoints))
             }
             Ok(Err(error)) => {
                 warn!(component, hostname, %error, "the name can't be looked up");
+                self.set_trouble(Some(format!("`{hostname}` can't be looked up: {error}")));
                 None
             }
             Err(_) => {
                 warn!(component, hostname, timeout = ?dns.timeout, "the lookup of the name timed out");
+                self.set_trouble(Some(format!("the lookup of `{hostname}` timed out")));
                 None
             }
         }
@@ -188,6 +204,7 @@ impl Peers {
             gone = gone.len(),
             "endpoints have changed"
         );
+        self.count_endpoints(peers.len());
         *self.current.write() = Current::new(peers);
         for (_, peer) in gone {
             let remaining = Arc::downgrade(self);
@@ -195,6 +212,34 @@ impl Peers {
             tokio::spawn(async move { peer.stop(Instant::now() + LEAVE).await });
         }
         Ok(())
+    }
+
+    fn count_endpoints(&self, endpoints: usize) {
+        metrics::gauge!("tidegate_loadbalancing_endpoints", "exporter" => self.id()).set(endpoints as f64);
+    }
+
+    /// Shows why the endpoints may be old. `None`: they are those of now. A fixed list is never old.
+    pub(super) fn set_trouble(&self, trouble: Option<String>) {
+        if self.config.resolver.changing().is_none() {
+            return;
+        }
+        let is_failing = f64::from(u8::from(trouble.is_some()));
+        metrics::gauge!("tidegate_loadbalancing_resolver_failing", "exporter" => self.id()).set(is_failing);
+        let base = &self.cx.base;
+        base.shared.health.trouble(&base.path, trouble);
+    }
+
+    fn id(&self) -> Arc<str> {
+        self.cx.base.id.clone()
+    }
+
+    /// The name of the exporter in the log.
+    pub(super) fn path(&self) -> &str {
+        &self.cx.base.path
+    }
+
+    pub(super) fn account(&self) -> &Arc<Account> {
+        &self.cx.base.shared.memory
     }
 
     /// Splits a batch by endpoint.
@@ -220,6 +265,7 @@ impl Peers {
     }
 
     pub(super) async fn stop(&self, deadline: Instant) {
+        self.set_trouble(None);
         let current = self.current();
         let stops = current.peers.iter().map(|(_, peer)| peer.clone()).map(|peer| {
             // Side by side: one that hangs must not take the others' time.

@@ -2,6 +2,8 @@
 
 //! Several endpoints: the routing, the cost of a failure, and the data of an endpoint that disappears.
 
+mod k8s;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
@@ -309,7 +311,20 @@ async fn of_a_name_with_thousands_of_addresses_the_same_1_024_are_used() {
 #[tokio::test]
 async fn mistakes_are_named() {
     let cases = [
-        ("{resolver: {}}", "one of `static` and `dns` must be given"),
+        (
+            "{resolver: {}}",
+            "one of `static`, `dns` and `k8s` must be given",
+        ),
+        (
+            "{resolver: {k8s: {service: a}, dns: {hostname: a}}}",
+            "one of `static`, `dns` and `k8s` must be given",
+        ),
+        ("{resolver: {k8s: {service: a.b.svc}}}", "`a.b.svc` is not a service"),
+        ("{resolver: {k8s: {service: a.b, ports: []}}}", "must not be empty"),
+        (
+            "{resolver: {k8s: {service: a}}, protocol: {otlp: {sending_queue: {storage: file_storage}}}}",
+            "can't be combined with `resolver: k8s`",
+        ),
         ("{}", "`resolver` must be specified"),
         ("{resolver: {static: {hostnames: []}}}", "must not be empty"),
         ("{resolver: {static: {hostnames: [\"a:b:c\"]}}}", "`a:b:c`"),

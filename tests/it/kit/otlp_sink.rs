@@ -75,7 +75,12 @@ impl OtlpSink {
 
     /// Listens on this port: for an endpoint that comes (back) later.
     pub(crate) fn start_on(port: u16) -> Self {
-        let listener = std::net::TcpListener::bind(("127.0.0.1", port)).expect("the port is free");
+        Self::start_at("127.0.0.1", port)
+    }
+
+    /// Listens on this port of another address of this machine.
+    pub(crate) fn start_at(address: &str, port: u16) -> Self {
+        let listener = std::net::TcpListener::bind((address, port)).expect("the port is free");
         listener.set_nonblocking(true).expect("a socket option");
         let port = listener.local_addr().expect("an address").port();
         let shared = Shared::default();

@@ -4,8 +4,9 @@
 
 use serde::Deserialize;
 
+use super::affinity::node_of_affinity;
 use super::read::or_default;
-use super::weigh;
+use super::{Weigh, weigh};
 
 /// Declares objects of the API. A field is named as there, and absent or null fields have their default.
 macro_rules! api_struct {
@@ -37,6 +38,8 @@ api_struct! {
     PodSpec {
         /// The name of its node. Empty: the pod is not scheduled.
         node_name: Box<str> = "nodeName",
+        /// The only node that it may run on, as its affinity names it. Pods of DaemonSets have one.
+        wanted_node: WantedNode = "affinity",
         /// Its host name. Empty: its own name.
         hostname: Box<str> = "hostname",
         /// Whether it has the addresses of its node.
@@ -47,6 +50,11 @@ api_struct! {
         init_containers: Box<[Container]> = "initContainers",
     }
 }
+
+/// The name of the only node that a pod may run on. Empty: it may run on several.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq)]
+#[serde(transparent)]
+pub struct WantedNode(#[serde(deserialize_with = "node_of_affinity")] pub Box<str>);
 
 api_struct! {
     /// A container of a pod.
@@ -207,10 +215,18 @@ api_struct! {
 weigh!(Pod { spec, status });
 weigh!(PodSpec {
     node_name,
+    wanted_node,
     hostname,
     containers,
     init_containers
 });
+
+impl Weigh for WantedNode {
+    fn weight(&self) -> usize {
+        self.0.weight()
+    }
+}
+
 weigh!(Container { name, image, ports });
 weigh!(ContainerPort { name, protocol });
 weigh!(PodStatus {

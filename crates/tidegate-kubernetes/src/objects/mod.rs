@@ -2,6 +2,7 @@
 
 //! Compact copies of objects: the fields that users need, and none of the others.
 
+mod affinity;
 pub(crate) mod core;
 mod custom;
 pub(crate) mod network;
