@@ -92,8 +92,9 @@ def test_no_container_runs_as_root_or_may_become_it(values: Path) -> None:
 @matrix
 def test_only_pods_that_discover_get_a_token_and_may_list(values: Path) -> None:
     given = (yaml.safe_load(values.read_text()) or {}).get("discovery", {})
+    expects = bool(kit.of_kind(values, "Role"))
     tokens = {workload["kind"]: kit.pod(workload)["automountServiceAccountToken"] for workload in kit.workloads(values)}
-    wanted = {"DaemonSet": given.get("agent", False), "StatefulSet": given.get("gateway", False)}
+    wanted = {"DaemonSet": given.get("agent", False), "StatefulSet": given.get("gateway", False) or expects}
     assert tokens == {kind: wanted[kind] for kind in tokens}
     roles, bindings = kit.of_kind(values, "ClusterRole"), kit.of_kind(values, "ClusterRoleBinding")
     assert len(roles) == len(bindings) == int(any(given.values()))

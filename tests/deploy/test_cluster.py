@@ -45,6 +45,29 @@ def test_agents_publish_where_gateways_read(values: Path) -> None:
 
 
 @each_engine
+def test_gateways_that_expect_agents_may_list_only_pods_of_their_namespace(values: Path) -> None:
+    _, shown = both(values)
+    expected = yaml.safe_load(values.read_text())["cluster"].get("expectAgents", False)
+    roles, bindings = kit.of_kind(values, "Role"), kit.of_kind(values, "RoleBinding")
+    assert len(roles) == len(bindings) == int(expected)
+    if not expected:
+        assert "expect_from" not in shown["receivers"]["partials"]
+        return
+    (role,), (binding,) = roles, bindings
+    assert role["rules"] == [{"apiGroups": [""], "resources": ["pods"], "verbs": ["list", "watch"]}]
+    assert binding["roleRef"] == {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": role["metadata"]["name"]}
+    (subject,) = binding["subjects"]
+    pod = kit.pod(gateway(values))
+    assert subject["name"] == pod["serviceAccountName"] and pod["automountServiceAccountToken"] is True
+    (agent,) = kit.of_kind(values, "DaemonSet")
+    assert kit.pod(agent)["automountServiceAccountToken"] is False
+    options = shown["receivers"]["partials"]["expect_from"]
+    assert options["daemonset"] == f"{kit.NAMESPACE}/{agent['metadata']['name']}"
+    selector = dict(pair.split("=") for pair in options["label_selector"].split(","))
+    assert kit.selected(selector, kit.workloads(values)) == [agent]
+
+
+@each_engine
 def test_nothing_hides_tables_of_agents_from_partials(values: Path) -> None:
     agent, _ = both(values)
     processors = agent["service"]["pipelines"]["metrics"]["processors"]
@@ -133,6 +156,8 @@ def test_no_rule_of_a_policy_opens_all_ports(values: Path) -> None:
         ("", "gateway: {replicas: 2, podDisruptionBudget: {maxUnavailable: 2}}", "maxUnavailable: 1"),
         ("", "gateway: {replicas: 2}\nagent: {interval: 3s}", "interval"),
         ("direct: {tokenSecretRef: {name: a}}", "gateway: {replicas: 2}", "tokenSecretRef"),
+        ("expectAgents: sometimes", "gateway: {replicas: 2}", "expectAgents"),
+        ("expectAgents: true", "gateway: {replicas: 2}\nagent: {enabled: false}", "there are no agents"),
         ("engine: nats", "", "cluster.nats.servers"),
         ("engine: nats, nats: {servers: ['nats://u:p@nats:4222']}", "", "servers"),
         ("engine: nats, nats: {servers: ['nats://a:1'], credentialsSecretRef: {name: a}}", "", "credentialsSecretRef"),

@@ -3,6 +3,7 @@
 //! Components with an API server. `k8sattributes`: data gets the attributes of its pod, and counters agree.
 
 mod endpoints;
+mod nodes;
 
 use super::kit::points::attributes_of;
 use super::kit::{Gateway, OtlpSink, SOON, free_port, http, wait_until};

@@ -8,6 +8,7 @@ use std::time::Duration;
 use tidegate_cluster::{ProducerName, ReaderConfig};
 use tidegate_engine::{Limits, MergedLimits};
 
+use super::nodes::ExpectFrom;
 use crate::component::{Cluster, Shared};
 use crate::config::{Node, Problems};
 use crate::processors::composite::config::CompositeConfig;
@@ -23,6 +24,8 @@ crate::options! {
         /// Names of producers that should report even if they never have. While one is missing, the replica is
         /// `partial`. All others with a run that has not ended should report anyway.
         pub expect: Vec<String> = Vec::new(),
+        /// DaemonSet of Kubernetes whose nodes should report too. A node is the producer with its name.
+        pub expect_from: Option<ExpectFrom> = None,
         /// Interval at which the merged series are pushed to exporters that can't read tables.
         pub interval: Duration = Duration::from_secs(1),
         /// Most merged series.

@@ -9,6 +9,7 @@
 mod claims;
 mod config;
 mod driver;
+mod nodes;
 mod push;
 mod replica;
 mod report;
@@ -24,6 +25,7 @@ use tokio::task::JoinHandle;
 
 use self::config::PartialsReceiverConfig;
 use self::driver::ReplicaDriver;
+use self::nodes::NodeFollower;
 use self::push::Pusher;
 use self::replica::{Replica, ReplicaSources};
 use crate::batch::Signal;
@@ -96,7 +98,7 @@ impl Lifecycle for Partials {
         let engine = self.cluster.engine();
         let engine = engine.ok_or_else(|| self.base.error("cluster: the extension does not run"))?;
         let composites = self.composites.iter().map(|watched| watched.composite().clone());
-        let replica = Replica::new(
+        let mut replica = Replica::new(
             self.base.clone(),
             &self.config,
             self.cluster.clone(),
@@ -104,6 +106,13 @@ impl Lifecycle for Partials {
             self.table.clone(),
         )?;
         let claims = replica.claims().clone();
+        let nodes = self.config.expect_from.clone().map(|options| {
+            let limit = self.config.max_producers;
+            NodeFollower::new(options, limit, self.base.clone(), self.cluster.clone())
+        });
+        if let Some(nodes) = &nodes {
+            replica.expect_nodes(nodes.nodes());
+        }
         let replica = Arc::new(Mutex::new(replica));
         self.table
             .list_sources_by(Arc::new(ReplicaSources(Arc::downgrade(&replica))));
@@ -122,6 +131,7 @@ impl Lifecycle for Partials {
             every: self.config.interval,
         };
         let mut tasks = vec![tokio::spawn(driver.run()), tokio::spawn(pusher.run())];
+        tasks.extend(nodes.map(|nodes| tokio::spawn(nodes.run())));
         for watched in &self.composites {
             self.base.shared.composites.add(watched.clone());
             let watched = watched.clone();
@@ -147,6 +157,7 @@ impl Lifecycle for Partials {
         self.cluster.set_turn(DeltaTurn::Hold);
         self.cluster.report(&self.base.path, None);
         self.cluster.warn(&self.base.path, None);
+        nodes::clear(&self.base, &self.cluster);
         self.hold(None);
     }
 }

@@ -2,17 +2,21 @@
 
 //! A replica: the machines that read and lead, and the series and composites that it shows. It does no I/O.
 
+use std::collections::BTreeSet;
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use tidegate_cluster::{
-    CallId, ClusterLeader, LeaderConfig, PageReader, ReplicaState, ReplicaStatus, StoreCall, StoreEvent,
+    CallId, ClusterLeader, LeaderConfig, PageReader, ProducerName, ReplicaState, ReplicaStatus, StoreCall,
+    StoreEvent,
 };
 use tidegate_engine::{Bounds, Budget, Composite, Series, SeriesSource, SourceList, Table, UnixNanos};
+use tokio::sync::watch;
 
 use super::claims::ClaimBoard;
 use super::config::PartialsReceiverConfig;
+use super::nodes::ExpectedNodes;
 use super::report;
 use super::shown::ShownSeries;
 use crate::component::{Cluster, ComponentError, Context, unix_now};
@@ -49,6 +53,12 @@ pub(super) struct Replica {
     cluster: Arc<Cluster>,
     reader: PageReader,
     leader: ClusterLeader,
+    /// The producers of `expect`.
+    configured: BTreeSet<ProducerName>,
+    /// The nodes of `expect_from`.
+    nodes: Option<watch::Receiver<Arc<ExpectedNodes>>>,
+    /// Those that the reader expects: their memory is theirs.
+    expected_nodes: Arc<ExpectedNodes>,
     composites: Vec<Arc<Composite>>,
     shown: ShownSeries,
     claims: Arc<ClaimBoard>,
@@ -77,7 +87,8 @@ impl Replica {
         let declarations = composites.iter().map(|composite| composite.declaration().clone());
         let reader = PageReader::new(config.reader(&cluster), declarations.collect(), &budget);
         let mut reader = reader.map_err(|error| base.error(format!("composites: {error}")))?;
-        reader.expect(config.expected());
+        let configured = config.expected();
+        reader.expect(configured.clone());
         // No other process has this name.
         let holder = format!(
             "{}-{:016x}",
@@ -89,6 +100,9 @@ impl Replica {
             base,
             cluster,
             reader,
+            configured,
+            nodes: None,
+            expected_nodes: Arc::default(),
             composites,
             shown: ShownSeries::new(table),
             claims: Arc::default(),
@@ -99,6 +113,22 @@ impl Replica {
             last_show: (0, Duration::ZERO, 0),
             shown_as_of: 0,
         })
+    }
+
+    /// Expects these nodes too, and follows their changes.
+    pub(super) fn expect_nodes(&mut self, nodes: watch::Receiver<Arc<ExpectedNodes>>) {
+        self.nodes = Some(nodes);
+    }
+
+    fn follow_nodes(&mut self) {
+        let Some(nodes) = &self.nodes else { return };
+        let now = nodes.borrow().clone();
+        if Arc::ptr_eq(&now, &self.expected_nodes) {
+            return;
+        }
+        let names = self.configured.iter().chain(&now.names);
+        self.reader.expect(names.cloned().collect());
+        self.expected_nodes = now;
     }
 
     /// Takes an input, and gives the calls that are due then. It may take long.
@@ -130,6 +160,7 @@ impl Replica {
 
     fn tick(&mut self, now: UnixNanos) {
         let begun = Instant::now();
+        self.follow_nodes();
         let is_sweep_due = now.saturating_sub(self.last_sweep) >= nanos(SWEEP);
         if is_sweep_due {
             self.last_sweep = now;

@@ -93,11 +93,11 @@ fn incomplete(cluster: &str, status: &ReplicaStatus, silent: &[&ProducerName]) -
     ))
 }
 
-/// The names of expected producers that no message is known of.
+/// The names of expected producers that no message is known of, of the first ones.
 fn missing<'a>(expected: &'a BTreeSet<ProducerName>, producers: &[ProducerStatus]) -> Vec<&'a str> {
     let known: BTreeSet<_> = producers.iter().map(|status| &status.name).collect();
     let missing = expected.iter().filter(|name| !known.contains(name));
-    missing.map(ProducerName::as_str).collect()
+    missing.take(MAX_NAMED).map(ProducerName::as_str).collect()
 }
 
 fn producer(status: &ProducerStatus) -> Value {

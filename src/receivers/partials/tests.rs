@@ -2,6 +2,8 @@
 
 //! The options of the receiver, and when it may be read.
 
+mod nodes;
+
 use std::time::Duration;
 
 use tidegate_cluster::local::LocalEngine;

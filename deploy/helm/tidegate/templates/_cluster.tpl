@@ -4,6 +4,7 @@
 {{- define "tidegate.checkCluster" -}}
 {{- $cluster := .Values.cluster -}}
 {{- $name := include "tidegate.clusterName" . -}}
+{{- if and $cluster.expectAgents (not .Values.agent.enabled) }}{{ fail "cluster.expectAgents: there are no agents: set agent.enabled: true, or expectAgents: false" }}{{ end -}}
 {{- if gt (len $name) 64 }}{{ fail (printf "cluster.name: %s has more than 64 characters: set a shorter name" $name) }}{{ end -}}
 {{- if eq $cluster.engine "direct" -}}
 {{- $budget := .Values.gateway.podDisruptionBudget -}}
@@ -32,6 +33,11 @@
 
 {{- define "tidegate.clusterName" -}}
 {{- default (printf "%s-%s" .Release.Namespace (include "tidegate.fullname" .)) .Values.cluster.name -}}
+{{- end }}
+
+{{/* Whether the gateways watch the pods of the agents: "true" or "". */}}
+{{- define "tidegate.expectsAgents" -}}
+{{- if and .Values.cluster.enabled .Values.cluster.expectAgents }}true{{ end -}}
 {{- end }}
 
 {{/* Whether the gateways keep the store themselves: "true" or "". */}}

@@ -137,6 +137,11 @@ receivers:
     {{- with $cluster.expect }}
     expect: {{ toJson . }}
     {{- end }}
+    {{- if $cluster.expectAgents }}
+    expect_from:
+      daemonset: "{{ .Release.Namespace }}/{{ include "tidegate.fullname" . }}-agent"
+      label_selector: "app.kubernetes.io/instance={{ .Release.Name }},app.kubernetes.io/component=agent"
+    {{- end }}
     {{- with $merged }}
     composites:
       {{- toYaml . | nindent 6 }}
