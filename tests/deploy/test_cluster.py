@@ -37,6 +37,7 @@ def test_agents_publish_where_gateways_read(values: Path) -> None:
     publish, read = agent["extensions"]["cluster"], shown["extensions"]["cluster"]
     for engine in read["engine"].values():
         engine.pop("serve", None)
+    read.pop("leader", None)
     assert publish == read
     assert agent["service"]["pipelines"]["metrics"]["exporters"] == ["partials"]
     assert shown["service"]["pipelines"]["metrics"]["receivers"] == ["partials"]
@@ -44,23 +45,42 @@ def test_agents_publish_where_gateways_read(values: Path) -> None:
     assert not any(name.startswith("otlp/gateway") for name in agent["exporters"])
 
 
+def rights(values: Path) -> list[tuple[kit.Object, kit.Object]]:
+    """The Roles with their bindings. Only the gateways have a token."""
+    roles, bindings = kit.of_kind(values, "Role"), kit.of_kind(values, "RoleBinding")
+    for role, binding in zip(roles, bindings, strict=True):
+        assert binding["roleRef"] == {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": role["metadata"]["name"]}
+        (subject,) = binding["subjects"]
+        pod = kit.pod(gateway(values))
+        assert subject["name"] == pod["serviceAccountName"] and pod["automountServiceAccountToken"] is True
+        (agent,) = kit.of_kind(values, "DaemonSet")
+        assert kit.pod(agent)["automountServiceAccountToken"] is False
+    return list(zip(roles, bindings, strict=True))
+
+
+@each_engine
+def test_gateways_that_a_lease_elects_may_write_this_lease_only(values: Path) -> None:
+    agent, shown = both(values)
+    assert "leader" not in agent["extensions"]["cluster"]
+    if not yaml.safe_load(values.read_text())["cluster"].get("leaderLease", False):
+        assert "leader" not in shown["extensions"]["cluster"]
+        return
+    namespace, lease = shown["extensions"]["cluster"]["leader"]["lease"].split("/")
+    assert namespace == kit.NAMESPACE
+    ((role, _),) = rights(values)
+    of_lease = {"apiGroups": ["coordination.k8s.io"], "resources": ["leases"]}
+    assert role["rules"] == [{**of_lease, "resourceNames": [lease], "verbs": ["get", "update"]}, {**of_lease, "verbs": ["create"]}]
+
+
 @each_engine
 def test_gateways_that_expect_agents_may_list_only_pods_of_their_namespace(values: Path) -> None:
     _, shown = both(values)
-    expected = yaml.safe_load(values.read_text())["cluster"].get("expectAgents", False)
-    roles, bindings = kit.of_kind(values, "Role"), kit.of_kind(values, "RoleBinding")
-    assert len(roles) == len(bindings) == int(expected)
-    if not expected:
+    if not yaml.safe_load(values.read_text())["cluster"].get("expectAgents", False):
         assert "expect_from" not in shown["receivers"]["partials"]
         return
-    (role,), (binding,) = roles, bindings
+    ((role, binding),) = rights(values)
     assert role["rules"] == [{"apiGroups": [""], "resources": ["pods"], "verbs": ["list", "watch"]}]
-    assert binding["roleRef"] == {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": role["metadata"]["name"]}
-    (subject,) = binding["subjects"]
-    pod = kit.pod(gateway(values))
-    assert subject["name"] == pod["serviceAccountName"] and pod["automountServiceAccountToken"] is True
     (agent,) = kit.of_kind(values, "DaemonSet")
-    assert kit.pod(agent)["automountServiceAccountToken"] is False
     options = shown["receivers"]["partials"]["expect_from"]
     assert options["daemonset"] == f"{kit.NAMESPACE}/{agent['metadata']['name']}"
     selector = dict(pair.split("=") for pair in options["label_selector"].split(","))

@@ -3,6 +3,7 @@
 //! Components with an API server. `k8sattributes`: data gets the attributes of its pod, and counters agree.
 
 mod endpoints;
+mod leader;
 mod nodes;
 
 use super::kit::points::attributes_of;
@@ -33,10 +34,7 @@ impl ApiServer {
             .build()
             .unwrap();
         let server = runtime.block_on(FakeApiServer::start());
-        Self {
-            server,
-            runtime: runtime,
-        }
+        Self { server, runtime }
     }
 
     fn restart(&mut self) {

@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use base64::Engine;
 use bytes::Bytes;
-use http::header::{ACCEPT, AUTHORIZATION, LOCATION, USER_AGENT};
-use http::{HeaderMap, HeaderName, HeaderValue, Request, Response, StatusCode, Uri};
-use http_body_util::{BodyExt, Empty, Limited};
+use http::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, LOCATION, USER_AGENT};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode, Uri};
+use http_body_util::{BodyExt, Full, Limited};
 use hyper::body::Incoming;
 use tidegate_config::Secret;
 use tidegate_pipeline::delivery::response::shorten;
@@ -124,7 +124,7 @@ impl ApiServer {
 /// Makes requests to an API server.
 pub struct ApiClient {
     server: ApiServer,
-    http: hyper_util::client::legacy::Client<Connector, Empty<Bytes>>,
+    http: hyper_util::client::legacy::Client<Connector, Full<Bytes>>,
 }
 
 impl ApiClient {
@@ -156,8 +156,7 @@ impl ApiClient {
     /// # Errors
     /// The server does not answer, or the status is not 200.
     pub(crate) async fn get(&self, path: &str) -> Result<Incoming, WatchError> {
-        let answer = tokio::time::timeout(ANSWER_TIMEOUT, self.ask(path)).await;
-        let answer = answer.map_err(|_| WatchError::TimedOut(ANSWER_TIMEOUT))??;
+        let answer = self.answer(Method::GET, path, Bytes::new()).await?;
         match answer.status() {
             StatusCode::OK => Ok(answer.into_body()),
             StatusCode::GONE => Err(WatchError::Expired),
@@ -165,11 +164,37 @@ impl ApiClient {
         }
     }
 
-    async fn ask(&self, path: &str) -> Result<Response<Incoming>, WatchError> {
-        let headers = self.headers().await?;
+    /// Sends an object. The body of the answer is not read.
+    ///
+    /// # Errors
+    /// The server does not answer, or the status is neither 200 nor 201.
+    pub(crate) async fn send(&self, method: Method, path: &str, object: Bytes) -> Result<(), WatchError> {
+        let answer = self.answer(method, path, object).await?;
+        match answer.status() {
+            StatusCode::OK | StatusCode::CREATED => Ok(()),
+            status => Err(WatchError::Status(status, message(answer.into_body()).await)),
+        }
+    }
+
+    async fn answer(
+        &self,
+        method: Method,
+        path: &str,
+        body: Bytes,
+    ) -> Result<Response<Incoming>, WatchError> {
+        let answer = tokio::time::timeout(ANSWER_TIMEOUT, self.ask(method, path, body)).await;
+        answer.map_err(|_| WatchError::TimedOut(ANSWER_TIMEOUT))?
+    }
+
+    async fn ask(&self, method: Method, path: &str, body: Bytes) -> Result<Response<Incoming>, WatchError> {
+        let mut headers = self.headers().await?;
+        if !body.is_empty() {
+            headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        }
         let mut at = self.url(path)?;
         for _ in 0..=MAX_REDIRECTS {
-            let mut request = Request::new(Empty::new());
+            let mut request = Request::new(Full::new(body.clone()));
+            *request.method_mut() = method.clone();
             *request.uri_mut() = at.clone();
             *request.headers_mut() = headers.clone();
             let answer = self.http.request(request).await;

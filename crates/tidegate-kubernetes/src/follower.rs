@@ -32,15 +32,7 @@ impl ObjectFollower {
     /// # Errors
     /// The server is not known, or a file of it is unusable.
     pub fn new(kubeconfig_file: Option<&Path>, scope: Scope, account: &Arc<Account>) -> Result<Self, String> {
-        let server = match kubeconfig_file {
-            Some(path) => kubeconfig(path, None),
-            None => in_cluster(),
-        };
-        let server = server.map_err(|error| match error {
-            AccessError::NoPod => "this is not a pod: set `kubeconfig_file`".to_owned(),
-            other => other.to_string(),
-        })?;
-        let client = ApiClient::new(server).map_err(|error| error.to_string())?;
+        let client = client_of(kubeconfig_file)?;
         let watch = Cluster::shared(client, account).watch(scope);
         Ok(Self {
             status: watch.status(),
@@ -85,6 +77,22 @@ impl ObjectFollower {
             _ = self.trouble.changed() => {}
         }
     }
+}
+
+/// A client of the server of a kubeconfig file. `None`: of the server of this pod.
+///
+/// # Errors
+/// The server is not known, or a file of it is unusable.
+pub(crate) fn client_of(kubeconfig_file: Option<&Path>) -> Result<ApiClient, String> {
+    let server = match kubeconfig_file {
+        Some(path) => kubeconfig(path, None),
+        None => in_cluster(),
+    };
+    let server = server.map_err(|error| match error {
+        AccessError::NoPod => "this is not a pod: set `kubeconfig_file`".to_owned(),
+        other => other.to_string(),
+    })?;
+    ApiClient::new(server).map_err(|error| error.to_string())
 }
 
 #[cfg(test)]

@@ -19,6 +19,7 @@ mod data;
 mod error;
 mod follower;
 mod kind;
+mod lease;
 mod metrics;
 mod objects;
 mod pieces;
@@ -34,9 +35,11 @@ pub use data::{DataKind, NamedValue};
 pub use error::WatchError;
 pub use follower::ObjectFollower;
 pub use kind::{ObjectKind, Scope};
+pub use lease::{LeaseElector, LeaseOptions, LeaseTimes};
 pub use objects::core::{
     Condition, Container, ContainerPort, ContainerStatus, DaemonEndpoint, DaemonEndpoints, KubeNode,
-    NodeAddress, NodeSpec, NodeStatus, Pod, PodSpec, PodStatus, Service, ServicePort, ServiceSpec, WantedNode,
+    NodeAddress, NodeSpec, NodeStatus, Pod, PodSpec, PodStatus, Service, ServicePort, ServiceSpec,
+    WantedNode,
 };
 pub use objects::network::{
     EndpointAddress, EndpointConditions, EndpointPort, EndpointSlice, EndpointSubset, Endpoints, Ingress,

@@ -2,6 +2,8 @@
 
 //! A small API server for tests: lists in pages, watches as chunked streams over HTTP/1.1, and faults on demand.
 
+mod writes;
+
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -13,6 +15,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::broadcast;
 
+use self::writes::{read_object, write_object};
 use crate::client::ApiServer;
 
 /// Bytes for the watches of a resource. `None`: the connection ends.
@@ -32,6 +35,8 @@ struct ServerState {
     page_objects: usize,
     lists_now: usize,
     most_lists: usize,
+    write_delay: Duration,
+    conflicts: usize,
 }
 
 /// The time that an answer to a list takes.
@@ -125,6 +130,22 @@ impl FakeApiServer {
     /// The number of lists that were under way together, at most.
     pub fn most_lists(&self) -> usize {
         self.state.lock().most_lists
+    }
+
+    /// An object of a resource.
+    pub fn object(&self, resource: &str, namespace: &str, name: &str) -> Option<Value> {
+        let key = (resource.to_owned(), format!("{namespace}/{name}"));
+        self.state.lock().objects.get(&key).cloned()
+    }
+
+    /// Lets each write wait before it takes effect.
+    pub fn delay_writes(&self, delay: Duration) {
+        self.state.lock().write_delay = delay;
+    }
+
+    /// The number of writes that were refused because of another one.
+    pub fn conflicts(&self) -> usize {
+        self.state.lock().conflicts
     }
 
     /// Demands this bearer token.
@@ -232,6 +253,18 @@ async fn serve(mut stream: TcpStream, state: Arc<Mutex<ServerState>>, sender: br
     while let Some(head) = read_head(&mut stream).await {
         let path = head.split(' ').nth(1).unwrap_or_default().to_owned();
         let mut events = sender.subscribe();
+        if !head.starts_with("GET ") {
+            let Some(object) = read_object(&mut stream, &head).await else {
+                return;
+            };
+            let delay = state.lock().write_delay;
+            tokio::time::sleep(delay).await;
+            let answer = write_object(&mut state.lock(), &head, &path, object);
+            if stream.write_all(answer.as_bytes()).await.is_err() {
+                return;
+            }
+            continue;
+        }
         let is_watch = path.contains("watch=1");
         state.lock().begin(is_watch);
         let answer = answer(&state, &path, &head);

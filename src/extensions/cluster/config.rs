@@ -5,6 +5,7 @@
 use tidegate_kafka::KafkaConfig;
 use tidegate_nats::NatsConfig;
 
+use super::election::LeaderOptions;
 use super::engines::{DirectOptions, LocalConfig};
 use crate::config::{Node, Problems};
 
@@ -23,6 +24,8 @@ crate::options! {
         pub partitions: u16 = 1,
         /// Store of the cluster: exactly one engine.
         pub engine: EngineConfig = required,
+        /// Election of the replica that exports with `only_leader`. Unset: the store elects it.
+        pub leader: Option<LeaderOptions> = None,
     }
     check = ClusterConfig::check
 }

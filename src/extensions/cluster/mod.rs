@@ -3,20 +3,23 @@
 //! `cluster`: connects this gateway with the store of a cluster.
 //!
 //! The extension has one engine, which the `partials` exporter and receiver use. The engine starts with the extension,
-//! before all other components, and stops with it, after them.
+//! before all other components, and stops with it, after them. A Lease of Kubernetes may elect the replica that exports.
 
 mod config;
+mod election;
 mod engines;
 
 use std::sync::Arc;
 use std::time::Instant;
 
 use self::config::ClusterConfig;
+use self::election::LeaseElection;
 use crate::component::services::Services;
 use crate::component::{
     Cluster, ComponentError, ConfigType, Context, Extension, ExtensionFactory, Factory, Lifecycle,
 };
 use async_trait::async_trait;
+use parking_lot::Mutex;
 
 /// The factory of `cluster`.
 pub static FACTORY: ExtensionFactory = Factory {
@@ -32,6 +35,7 @@ struct ClusterExtension {
     config: Arc<ClusterConfig>,
     base: Context,
     cluster: Arc<Cluster>,
+    election: Mutex<Option<Arc<LeaseElection>>>,
 }
 
 impl ClusterExtension {
@@ -41,6 +45,7 @@ impl ClusterExtension {
             config,
             base,
             cluster,
+            election: Mutex::default(),
         }
     }
 }
@@ -64,10 +69,20 @@ impl Lifecycle for ClusterExtension {
             let engine = engine.map_err(|error| self.base.error(error))?;
             self.cluster.set_engine(Some(engine));
         }
+        if let Some(leader) = &self.config.leader {
+            let election = LeaseElection::start(leader, &self.base);
+            self.cluster.set_election(Some(election.clone()));
+            *self.election.lock() = Some(election);
+        }
         Ok(())
     }
 
     async fn stop(&self, _deadline: Instant) {
+        self.cluster.set_election(None);
+        let election = self.election.lock().take();
+        if let Some(election) = election {
+            election.stop().await;
+        }
         self.cluster.set_engine(None);
     }
 }
@@ -98,6 +113,10 @@ mod tests {
                 "between 1 and 99",
             ),
             ("{name: a, engine: {}}", "exactly one engine"),
+            (
+                "{name: a, engine: {local: {}}, leader: {lease: a}}",
+                "`a` is not a Lease",
+            ),
             ("{name: a, engine: {local: {}, nats: {}}}", "exactly one engine"),
             ("{name: a, engine: {nats: {servers: []}}}", "at least one server"),
             ("{name: a, engine: {nats: {username: u}}}", "set together"),

@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use tidegate_cluster::{ClusterLeader, DeltaClaim, PageReader};
-use tidegate_engine::UnixNanos;
 use tokio::sync::Notify;
 
 /// The state that both sides share.
@@ -35,7 +34,7 @@ impl ClaimBoard {
         leader: &mut ClusterLeader,
         reader: &mut PageReader,
         is_shown: bool,
-        now: UnixNanos,
+        leads: bool,
     ) {
         let mut state = self.state.lock();
         let is_followed = is_shown && leader.follow_deltas(reader);
@@ -45,7 +44,7 @@ impl ClaimBoard {
                 // Another replica has claimed the same increases.
                 state.result = Some(DeltaClaim::Lost);
             } else {
-                leader.claim_deltas(now);
+                leader.claim_deltas(leads);
                 state.is_begun = true;
             }
         }
@@ -107,6 +106,7 @@ mod tests {
 
     use tidegate_cluster::testing::Broker;
     use tidegate_cluster::{ClusterStore as _, LeaderConfig, ReaderConfig, StoreMessage, Subject};
+    use tidegate_engine::UnixNanos;
 
     use super::*;
 
@@ -155,7 +155,7 @@ mod tests {
                         _ => leader.event(event, reader, *now),
                     }
                 }
-                board.exchange(leader, reader, is_shown, *now);
+                board.exchange(leader, reader, is_shown, leader.is_leading(*now));
                 while let Some((id, call)) = reader.poll() {
                     broker.client(0).start(id, call);
                 }

@@ -148,8 +148,9 @@ impl Replica {
         }
         // Exporters let go of the increases that the table shows, so only of those.
         let is_shown = self.reader.is_ready(now) && self.last_show.2 == self.messages();
+        let leads = self.is_leader(now);
         let Self { reader, leader, .. } = self;
-        self.claims.exchange(leader, reader, is_shown, now);
+        self.claims.exchange(leader, reader, is_shown, leads);
         ReplicaCalls {
             reader: reader.poll().into_iter().collect(),
             leader: std::iter::from_fn(|| leader.poll(reader, now))
@@ -176,7 +177,11 @@ impl Replica {
         if is_ready && self.last_show.2 == self.messages() {
             self.shown_as_of = now.saturating_sub(status.lag_ns.unwrap_or_default());
         }
-        self.cluster.note_leading(is_ready && self.leader.is_leading(now));
+        if let Some(election) = self.cluster.election() {
+            election.stand(is_ready);
+        }
+        let leads = self.is_leader(now);
+        self.cluster.note_leading(is_ready && leads);
         if is_sweep_due || self.reported != Some(status.state) {
             self.reported = Some(status.state);
             report::report(
@@ -185,11 +190,20 @@ impl Replica {
                 &mut self.reader,
                 &self.leader,
                 &self.shown,
+                leads,
                 now,
             );
         }
         // Readers may come when the series and the warnings are there.
         self.hold(&status, now, begun);
+    }
+
+    /// Whether this replica is the one that exports, by the election that the options name.
+    fn is_leader(&self, now: UnixNanos) -> bool {
+        match self.cluster.election() {
+            Some(election) => election.is_leading(),
+            None => self.leader.is_leading(now),
+        }
     }
 
     /// Says until when readers may come: while the shown series are not too old. Both times are those of the beginning: to

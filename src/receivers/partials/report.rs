@@ -26,6 +26,7 @@ pub(super) fn report(
     reader: &mut PageReader,
     leader: &ClusterLeader,
     shown: &ShownSeries,
+    leads: bool,
     now: UnixNanos,
 ) {
     let status = reader.status(now);
@@ -38,7 +39,7 @@ pub(super) fn report(
     metrics.store(engine.refused);
     metrics.unreadable(&producers);
     metrics.state(&status, series, bytes);
-    metrics.leader(&leader.stats(), leader.is_leading(now));
+    metrics.leader(&leader.stats(), leads);
     metrics.deltas(leader.delta_stats());
     cluster.warn(
         &base.path,
@@ -55,7 +56,7 @@ pub(super) fn report(
             "state": state_name(status.state),
             "lag_seconds": status.lag_ns.map(seconds),
             "sources": {"reporting": status.reporting, "expected": status.expected},
-            "leading": leader.is_leading(now),
+            "leading": leads,
             "series": series,
             "retained_records": reader.retained(),
             "producers": producers.iter().take(MAX_NAMED).map(producer).collect::<Vec<_>>(),

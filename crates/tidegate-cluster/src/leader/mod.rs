@@ -133,9 +133,9 @@ impl ClusterLeader {
         self.stats
     }
 
-    /// Begins a claim of the deltas since the newest claim. It fails if this replica does not lead.
-    pub fn claim_deltas(&mut self, now: UnixNanos) {
-        self.deltas.begin(self.lease.is_held(now));
+    /// Begins a claim of the deltas since the newest claim. It fails if this replica does not lead, by whatever election.
+    pub fn claim_deltas(&mut self, leads: bool) {
+        self.deltas.begin(leads);
     }
 
     /// The result of the claim; `None`: it has no answer yet.

@@ -282,7 +282,8 @@ fn a_record_that_is_not_readable_is_not_replaced() {
 /// Lets a replica claim deltas, and gives the result.
 fn claim(cluster: &mut Cluster, replica: usize) -> Option<DeltaClaim> {
     let now = cluster.now;
-    cluster.replicas[replica].1.claim_deltas(now);
+    let leader = &mut cluster.replicas[replica].1;
+    leader.claim_deltas(leader.is_leading(now));
     cluster.run_for(4);
     cluster.replicas[replica].1.delta_claim()
 }

@@ -33,11 +33,23 @@ impl DeltaTurn {
     const ALL: [Self; 3] = [Self::Hold, Self::Follow, Self::Export];
 }
 
+/// An election of the replica that exports, beside the one in the store.
+pub trait Election: Send + Sync {
+    /// Notes whether this replica is able to lead. Its consent counts for a short time.
+    fn stand(&self, is_able: bool);
+    /// Whether this replica leads.
+    fn is_leading(&self) -> bool;
+    /// The status, for people.
+    fn status(&self) -> Value;
+}
+
 /// A cluster that this gateway takes part in. An extension owns it, and components find it by the id of the extension.
 pub struct Cluster {
     name: String,
     partitions: u16,
     engine: Mutex<Option<Arc<dyn ClusterEngine>>>,
+    /// `None`: the store elects the leader.
+    election: Mutex<Option<Arc<dyn Election>>>,
     /// Until when this replica leads, by the gateway's clock.
     leads_until: AtomicU64,
     /// Whether an exporter pushes deltas of the merged series.
@@ -57,6 +69,7 @@ impl Cluster {
             name: name.to_owned(),
             partitions,
             engine: Mutex::default(),
+            election: Mutex::default(),
             leads_until: AtomicU64::new(0),
             has_deltas: AtomicBool::new(false),
             turn: AtomicU8::new(DeltaTurn::Hold as u8),
@@ -84,6 +97,17 @@ impl Cluster {
     /// The engine; `None`: it does not run.
     pub fn engine(&self) -> Option<Arc<dyn ClusterEngine>> {
         self.engine.lock().clone()
+    }
+
+    /// Sets the election of the replica that exports; `None`: the store elects it.
+    pub fn set_election(&self, election: Option<Arc<dyn Election>>) {
+        let before = std::mem::replace(&mut *self.election.lock(), election);
+        drop(before);
+    }
+
+    /// The election beside the store, if there is one.
+    pub fn election(&self) -> Option<Arc<dyn Election>> {
+        self.election.lock().clone()
     }
 
     /// Notes whether this replica leads now. Call it at least once a second.
@@ -149,6 +173,7 @@ impl Cluster {
             "name": self.name,
             "partitions": self.partitions,
             "leading": self.is_leading(),
+            "election": self.election().map(|election| election.status()),
             "engine": {
                 "connected": engine.is_connected,
                 "connections": engine.connections,

@@ -32,7 +32,7 @@ use tidegate_engine::Table;
 use tidegate_wal::Storage;
 
 pub use brief::Brief;
-pub use cluster::{Cluster, DeltaTurn};
+pub use cluster::{Cluster, DeltaTurn, Election};
 pub use edge::{Edge, Entry, EntryCounts, FanOut};
 pub use factory::{
     ConfigType, ConnectorContext, ConnectorFactory, ExporterContext, ExporterFactory, ExtensionFactory,

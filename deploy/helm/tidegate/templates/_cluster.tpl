@@ -35,14 +35,19 @@
 {{- default (printf "%s-%s" .Release.Namespace (include "tidegate.fullname" .)) .Values.cluster.name -}}
 {{- end }}
 
-{{/* Whether the gateways watch the pods of the agents: "true" or "". */}}
-{{- define "tidegate.expectsAgents" -}}
-{{- if and .Values.cluster.enabled .Values.cluster.expectAgents }}true{{ end -}}
-{{- end }}
-
 {{/* Whether the gateways keep the store themselves: "true" or "". */}}
 {{- define "tidegate.isDirect" -}}
 {{- if and .Values.cluster.enabled (eq .Values.cluster.engine "direct") }}true{{ end -}}
+{{- end }}
+
+{{/* The name of the Lease of the leader. */}}
+{{- define "tidegate.leaderLease" -}}
+{{- printf "%s-leader" (include "tidegate.fullname" .) -}}
+{{- end }}
+
+{{/* Whether the gateways call the Kubernetes API for the cluster: "true" or "". */}}
+{{- define "tidegate.clusterCallsApi" -}}
+{{- if and .Values.cluster.enabled (or .Values.cluster.expectAgents .Values.cluster.leaderLease) }}true{{ end -}}
 {{- end }}
 
 {{/* The extension. `serves`: for a gateway. */}}
@@ -51,6 +56,9 @@
 {{- $name := printf "%s-gateway-pods" (include "tidegate.fullname" .root) -}}
 cluster:
   name: {{ include "tidegate.clusterName" .root | quote }}
+  {{- if and .serves $cluster.leaderLease }}
+  leader: {lease: {{ printf "%s/%s" .root.Release.Namespace (include "tidegate.leaderLease" .root) | quote }}}
+  {{- end }}
   partitions: {{ $cluster.partitions }}
   engine:
     {{- if eq $cluster.engine "direct" }}
