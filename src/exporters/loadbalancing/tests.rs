@@ -311,16 +311,19 @@ async fn of_a_name_with_thousands_of_addresses_the_same_1_024_are_used() {
 #[tokio::test]
 async fn mistakes_are_named() {
     let cases = [
-        (
-            "{resolver: {}}",
-            "one of `static`, `dns` and `k8s` must be given",
-        ),
+        ("{resolver: {}}", "one of `static`, `dns` and `k8s` must be given"),
         (
             "{resolver: {k8s: {service: a}, dns: {hostname: a}}}",
             "one of `static`, `dns` and `k8s` must be given",
         ),
-        ("{resolver: {k8s: {service: a.b.svc}}}", "`a.b.svc` is not a service"),
-        ("{resolver: {k8s: {service: a.b, ports: []}}}", "must not be empty"),
+        (
+            "{resolver: {k8s: {service: a.b.svc}}}",
+            "`a.b.svc` is not a service",
+        ),
+        (
+            "{resolver: {k8s: {service: a.b, ports: []}}}",
+            "must not be empty",
+        ),
         (
             "{resolver: {k8s: {service: a}}, protocol: {otlp: {sending_queue: {storage: file_storage}}}}",
             "can't be combined with `resolver: k8s`",
