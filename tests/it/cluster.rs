@@ -3,6 +3,7 @@
 //! Producers and replicas. The answers of replicas are compared with the counters of both ends.
 
 mod leaders;
+mod others;
 mod streams;
 
 use std::os::unix::net::UnixDatagram;

@@ -11,7 +11,14 @@ pub(crate) fn interop(arguments: &[String]) -> Outcome {
     testenv::collector()?;
     process::stream(
         test::cargo_test_of(&["--package", "tidegate"])
-            .args(["--test", "it", "--", "--ignored"])
+            .args([
+                "--test",
+                "it",
+                "--",
+                "--ignored",
+                "--nocapture",
+                "--test-threads=1",
+            ])
             .args(arguments),
     )
 }

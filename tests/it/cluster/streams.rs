@@ -6,7 +6,7 @@ use crate::cluster::replicas;
 use crate::kit::{Gateway, SOON, free_port, http, wait_until};
 
 /// A report of a sender that counts `hits`: its instance, its start and its total.
-fn report_hits(receiver: u16, instance: &str, start: u64, hits: u64) {
+pub(super) fn report_hits(receiver: u16, instance: &str, start: u64, hits: u64) {
     let point = format!(
         r#"{{"startTimeUnixNano":"{start}","timeUnixNano":"{}","asInt":"{hits}"}}"#,
         start + hits
@@ -68,7 +68,7 @@ service:
 }
 
 /// A gateway behind a load balancer, and the port of its receiver.
-fn stream_gateway([one, other]: [u16; 2], producer: &str) -> (Gateway, u16) {
+pub(super) fn stream_gateway([one, other]: [u16; 2], producer: &str) -> (Gateway, u16) {
     let receiver = free_port();
     let gateway = Gateway::start(&format!(
         "extensions:
