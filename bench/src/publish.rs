@@ -35,7 +35,7 @@ pub(crate) struct Published<'a> {
 }
 
 /// Writes sections into the page.
-pub(crate) fn publish(published: Published) -> Result<(), BenchError> {
+pub(crate) fn publish(published: Published<'_>) -> Result<(), BenchError> {
     let old = match std::fs::read_to_string(PAGE) {
         Ok(old) => old,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => String::new(),
