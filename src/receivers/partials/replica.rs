@@ -170,15 +170,15 @@ impl Replica {
         }
         let status = self.reader.status(now);
         let is_ready = unready(&status).is_none();
+        if let Some(election) = self.cluster.election() {
+            election.stand(is_ready);
+        }
         if is_ready && self.is_show_due(now) {
             self.show(now);
         }
         // Without new messages, the shown series are those of now.
         if is_ready && self.last_show.2 == self.messages() {
             self.shown_as_of = now.saturating_sub(status.lag_ns.unwrap_or_default());
-        }
-        if let Some(election) = self.cluster.election() {
-            election.stand(is_ready);
         }
         let leads = self.is_leader(now);
         self.cluster.note_leading(is_ready && leads);

@@ -168,9 +168,8 @@ impl ClusterLeader {
         if let Some(call) = self.lease.poll(&mut self.ids, now) {
             return Some(call);
         }
-        if self.is_leading(now)
-            && let Some(call) = self.deltas.poll(&mut self.ids, reader)
-        {
+        // Only a leader begins a claim. Another election than that of the store may have chosen it.
+        if let Some(call) = self.deltas.poll(&mut self.ids, reader) {
             return Some(call);
         }
         if self.audit.is_none() && now >= self.next_audit {

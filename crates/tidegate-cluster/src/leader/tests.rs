@@ -317,6 +317,17 @@ fn the_leader_claims_deltas_and_the_other_replica_follows_each_claim() {
 }
 
 #[test]
+fn a_replica_that_another_election_chose_claims_deltas() {
+    let mut cluster = Cluster::new(2);
+    cluster.run_for(5);
+    assert_eq!(cluster.leading(), [true, false]);
+    cluster.replicas[1].1.claim_deltas(true);
+    cluster.run_for(4);
+    assert_eq!(cluster.replicas[1].1.delta_claim(), Some(DeltaClaim::Won));
+    assert!(follows(&mut cluster, 0));
+}
+
+#[test]
 fn a_leader_follows_a_claim_that_it_has_not_seen_before_its_own() {
     let mut cluster = Cluster::new(1);
     cluster.run_for(5);

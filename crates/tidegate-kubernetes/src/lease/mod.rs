@@ -43,8 +43,9 @@ const RELEASE_TIMEOUT: Duration = Duration::from_secs(2);
 /// At most one log line in this time about failed attempts.
 const LOG_INTERVAL: Duration = Duration::from_secs(30);
 
-/// A process that stands for election does so for this long (2 s), unless it says so again.
-const STAND_TERM: Duration = Duration::from_secs(2);
+/// A process that stands for election does so for this long (10 s), unless it says so again. A replica that shows many series
+/// says so every few seconds.
+const STAND_TERM: Duration = Duration::from_secs(10);
 
 /// The part of a retry period that is added at random, so that processes do not ask together.
 const JITTER: f64 = 0.2;
@@ -322,12 +323,15 @@ impl Attempts {
             Method::POST => self.path(""),
             _ => self.path(&format!("/{}", escaped(&self.options.name))),
         };
+        let is_update = method == Method::PUT;
         let mut lease = lease.clone();
         lease["apiVersion"] = "coordination.k8s.io/v1".into();
         lease["kind"] = "Lease".into();
         match client.send(method, &path, Bytes::from(lease.to_string())).await {
             Ok(()) => Ok(true),
-            Err(WatchError::Status(StatusCode::CONFLICT | StatusCode::NOT_FOUND, _)) => Ok(false),
+            Err(WatchError::Status(StatusCode::CONFLICT, _)) => Ok(false),
+            // Another process has deleted it. A Lease that can't be created has no namespace.
+            Err(WatchError::Status(StatusCode::NOT_FOUND, _)) if is_update => Ok(false),
             Err(error) => Err(error),
         }
     }

@@ -29,6 +29,9 @@ impl Default for LeaseTimes {
     }
 }
 
+/// The longest duration of another holder that counts.
+const MAX_DURATION: Duration = Duration::from_hours(1);
+
 /// The next step.
 #[derive(Debug, PartialEq)]
 pub(super) enum LeaseStep {
@@ -75,6 +78,15 @@ impl LeaseRecord {
     /// Takes what was read. `None`: the Lease does not exist.
     pub(super) fn read(&mut self, lease: Option<Value>, now: Instant, wall: SystemTime) -> LeaseStep {
         let Some(lease) = lease else {
+            // Its holder may not know yet that it is gone.
+            let seen = self
+                .observed
+                .as_ref()
+                .map(|(_, at)| now.saturating_duration_since(*at));
+            let is_held = !self.holder.is_empty() && !self.is_ours();
+            if is_held && seen.is_some_and(|seen| seen < self.duration) {
+                return LeaseStep::Wait;
+            }
             (self.observed, self.holder) = (None, String::new());
             return LeaseStep::Create(self.taken(json!({"metadata": {"name": self.name}}), wall));
         };
@@ -89,8 +101,9 @@ impl LeaseRecord {
         let spec = &lease["spec"];
         self.holder = spec["holderIdentity"].as_str().unwrap_or_default().to_owned();
         let declared = Duration::from_secs(spec["leaseDurationSeconds"].as_u64().unwrap_or_default());
-        // A process with longer durations holds it for longer.
-        let is_over = now.saturating_duration_since(observed_at) >= declared.max(self.duration);
+        // A process with longer durations holds it for longer, within bounds.
+        let term = declared.max(self.duration).min(MAX_DURATION);
+        let is_over = now.saturating_duration_since(observed_at) >= term;
         if self.is_ours() {
             LeaseStep::Update(self.renewed(lease, wall))
         } else if self.holder.is_empty() || is_over {
@@ -197,7 +210,16 @@ mod tests {
     }
 
     #[test]
-    fn the_longer_duration_of_another_holds() {
+    fn a_deleted_lease_is_created_when_its_holder_no_longer_leads() {
+        let (mut record, begin) = (record("me"), Instant::now());
+        let mut at = |seconds, lease| record.read(lease, begin + seconds * SECOND, wall());
+        assert_eq!(at(0, Some(held(1, "other"))), LeaseStep::Wait);
+        assert_eq!(at(14, None), LeaseStep::Wait);
+        assert!(matches!(at(15, None), LeaseStep::Create(_)));
+    }
+
+    #[test]
+    fn the_longer_duration_of_another_holds_for_an_hour_at_most() {
         let (mut record, begin) = (record("me"), Instant::now());
         let mut lease = held(1, "other");
         lease["spec"]["leaseDurationSeconds"] = json!(60);
@@ -205,6 +227,9 @@ mod tests {
             let step = record.read(Some(lease.clone()), begin + seconds * SECOND, wall());
             assert_eq!(step != LeaseStep::Wait, is_free, "{seconds}");
         }
+        lease["spec"]["leaseDurationSeconds"] = json!(i32::MAX);
+        let step = record.read(Some(lease), begin + 3_600 * SECOND, wall());
+        assert_ne!(step, LeaseStep::Wait);
     }
 
     #[test]

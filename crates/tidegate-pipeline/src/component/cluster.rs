@@ -119,7 +119,9 @@ impl Cluster {
 
     /// Whether this replica leads. Exporters that push ask this.
     pub fn is_leading(&self) -> bool {
-        unix_now() < self.leads_until.load(Relaxed)
+        let is_noted = unix_now() < self.leads_until.load(Relaxed);
+        // The note is up to 2 s old. An election knows the present, also after a suspension.
+        is_noted && self.election().is_none_or(|election| election.is_leading())
     }
 
     /// Notes that an exporter pushes deltas of the merged series.
