@@ -5,6 +5,7 @@
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use tidegate_kubernetes::{
     Body, EndpointSlice, ObjectFollower, ObjectKind, Scope, SliceEndpoint, StoredObject, own_namespace,
@@ -20,6 +21,9 @@ const SERVICE_NAME: &str = "kubernetes.io/service-name";
 
 /// The types of addresses. An endpoint may have one of each, so only those of the first type that is there count.
 const ADDRESS_TYPES: [&str; 3] = ["IPv4", "IPv6", "FQDN"];
+
+/// The time after which endpoints that could not be used are tried again: a file of `tls` was not readable.
+const RETRY_INTERVAL: Duration = Duration::from_secs(30);
 
 /// The most bytes of a host name.
 const MAX_HOSTNAME_BYTES: usize = 253;
@@ -139,8 +143,8 @@ pub(super) async fn follow(peers: Arc<Peers>, config: K8s, known: oneshot::Sende
     let mut follower = ObjectFollower::until_open(file, &service.scope(), peers.account(), failed).await;
     let mut known = Some(known);
     loop {
-        let trouble = follower.trouble().map(|why| why.to_string());
-        let mut empty = None;
+        let mut trouble = follower.trouble().map(|why| why.to_string());
+        let (mut empty, mut is_used) = (None, true);
         if let Some(objects) = follower.objects() {
             let ready = service.ready(&objects);
             empty = ready.is_empty().then(|| service.without_endpoints(objects.len()));
@@ -148,7 +152,9 @@ pub(super) async fn follow(peers: Arc<Peers>, config: K8s, known: oneshot::Sende
             if empty.is_none() {
                 let endpoints = peers.bounded(&service.name, ready.into_iter().collect());
                 if let Err(error) = peers.change(endpoints).await {
-                    warn!(component = peers.path(), %error, "an endpoint is not used");
+                    warn!(component = peers.path(), %error, "new endpoints are not used");
+                    is_used = false;
+                    trouble = Some(error.to_string());
                 }
             }
             if let Some(known) = known.take() {
@@ -157,6 +163,12 @@ pub(super) async fn follow(peers: Arc<Peers>, config: K8s, known: oneshot::Sende
             }
         }
         peers.set_trouble(trouble.or(empty));
-        follower.changed().await;
+        let change = follower.changed();
+        if is_used {
+            change.await;
+        } else {
+            // The time is over, or there is a change: both try again.
+            let _ = tokio::time::timeout(RETRY_INTERVAL, change).await;
+        }
     }
 }

@@ -171,19 +171,32 @@ impl Peers {
         endpoints
     }
 
+    async fn started(self: &Arc<Self>, endpoint: &str) -> Result<Arc<Peer>, ComponentError> {
+        let peer = Arc::new(self.make(endpoint)?);
+        peer.start().await?;
+        Ok(peer)
+    }
+
     /// Switches to these endpoints. The remaining data of removed endpoints goes to the others.
     pub(super) async fn change(self: &Arc<Self>, endpoints: Vec<String>) -> Result<(), ComponentError> {
         let before = self.current();
-        let mut peers = Vec::new();
+        let (mut peers, mut new) = (Vec::new(), Vec::new());
         for endpoint in endpoints {
             let known = before.peers.iter().find(|(name, _)| *name == endpoint);
             let peer = match known {
                 Some((_, peer)) => peer.clone(),
-                None => {
-                    let peer = Arc::new(self.make(&endpoint)?);
-                    peer.start().await?;
-                    peer
-                }
+                None => match self.started(&endpoint).await {
+                    Ok(peer) => {
+                        new.push(peer.clone());
+                        peer
+                    }
+                    Err(error) => {
+                        for peer in new {
+                            peer.stop(Instant::now()).await;
+                        }
+                        return Err(error);
+                    }
+                },
             };
             peers.push((endpoint, peer));
         }
