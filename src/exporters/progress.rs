@@ -17,6 +17,9 @@ pub(super) trait MessagePart: Clone {
     /// Its points, spans or log records.
     fn items(&self) -> usize;
 
+    /// Its bytes as protobuf. 0: not known before it is made.
+    fn bytes(&self) -> usize;
+
     /// Two parts with the halves of its items. `None`: it can't be cut.
     fn halves(&self) -> Option<[Self; 2]>;
 }
@@ -83,18 +86,25 @@ impl<P: MessagePart> Progress<P> {
         }
     }
 
-    /// The message is too large: its halves wait instead of it, unless it has one item.
-    pub(super) fn halve(&self, number: u64, reason: Reason, why: String) {
+    /// The message is larger than `most` bytes: its halves wait instead of it, unless it has one item. Each half has a copy of
+    /// its resources. If these make it too large, smaller parts do not help, so the message is lost.
+    pub(super) fn halve(&self, number: u64, most: usize, reason: Reason, why: String) {
         let mut state = self.state.lock();
         let Some(part) = state.flying.remove(&number) else {
             return;
         };
         match part.halves() {
+            None => state.lose(part.items(), reason, why),
+            Some(halves) if are_copies(&part, &halves, most) => {
+                let bytes = part.bytes();
+                let why =
+                    format!("a resource makes a message of {bytes} bytes, and {most} bytes are allowed");
+                state.lose(part.items(), reason, why);
+            }
             Some([left, right]) => {
                 state.waiting.push_front(right);
                 state.waiting.push_front(left);
             }
-            None => state.lose(part.items(), reason, why),
         }
     }
 
@@ -129,9 +139,20 @@ impl<P: MessagePart> Progress<P> {
 }
 
 impl<P> ProgressState<P> {
+    /// Losses for one reason are one, with the first explanation: there may be as many as items.
     fn lose(&mut self, items: usize, reason: Reason, why: String) {
-        self.losses.push(Loss { items, reason, why });
+        match self.losses.iter_mut().find(|loss| loss.reason == reason) {
+            Some(loss) => loss.items += items,
+            None => self.losses.push(Loss { items, reason, why }),
+        }
     }
+}
+
+/// Whether both halves are too large, and each is nearly as large as the whole.
+fn are_copies<P: MessagePart>(whole: &P, halves: &[P; 2], most: usize) -> bool {
+    let sizes = halves.each_ref().map(P::bytes);
+    let both: usize = sizes.iter().sum();
+    sizes.iter().all(|bytes| *bytes > most) && both / 19 >= whole.bytes() / 10
 }
 
 #[cfg(test)]
@@ -146,6 +167,10 @@ mod tests {
     impl MessagePart for Encoded {
         fn items(&self) -> usize {
             Encoded::items(self)
+        }
+
+        fn bytes(&self) -> usize {
+            Encoded::bytes(self)
         }
 
         fn halves(&self) -> Option<[Self; 2]> {
@@ -172,7 +197,7 @@ mod tests {
     fn only_the_half_that_failed_comes_again() {
         let progress = progress(5);
         let (number, _) = progress.next().unwrap();
-        progress.halve(number, Reason::Rejected, "too large".to_owned());
+        progress.halve(number, usize::MAX, Reason::Rejected, "too large".to_owned());
         let (left, piece) = progress.next().unwrap();
         assert_eq!(MessagePart::items(&piece), 2);
         let (_, piece) = progress.next().unwrap();
@@ -189,7 +214,7 @@ mod tests {
     fn an_item_that_is_too_large_alone_is_lost_with_its_reason() {
         let progress = progress(1);
         let (number, _) = progress.next().unwrap();
-        progress.halve(number, Reason::Limit, "large".to_owned());
+        progress.halve(number, usize::MAX, Reason::Limit, "large".to_owned());
         let parts = parts(progress.outcome(None));
         assert_eq!(
             (parts.losses[0].items, parts.losses[0].reason),
@@ -199,10 +224,33 @@ mod tests {
     }
 
     #[test]
+    fn items_whose_resource_is_too_large_are_lost_at_once() {
+        use tidegate_requests::{attribute, gauge, int, request};
+        let points = (0..100).map(int);
+        let resource = vec![attribute("large", "x".repeat(100_000))];
+        let bytes = prost::Message::encode_to_vec(&request(resource, "", [gauge("g", points)]));
+        let whole = Encoded::one(crate::batch::Signal::Metrics, bytes.into(), 100);
+        let progress = Progress::new(
+            vec![whole],
+            Held::ours(Arc::new(Shared::default()).memory.clone()),
+        );
+        let (number, _) = progress.next().unwrap();
+        progress.halve(number, 10_000, Reason::Limit, String::new());
+        assert!(progress.next().is_none());
+        let parts = parts(progress.outcome(None));
+        assert_eq!((parts.losses.len(), parts.losses[0].items), (1, 100));
+        assert!(
+            parts.losses[0].why.contains("a resource"),
+            "{}",
+            parts.losses[0].why
+        );
+    }
+
+    #[test]
     fn an_attempt_that_was_broken_off_leaves_its_messages_in_order() {
         let progress = progress(4);
         let (number, _) = progress.next().unwrap();
-        progress.halve(number, Reason::Rejected, String::new());
+        progress.halve(number, usize::MAX, Reason::Rejected, String::new());
         let first = progress.next().unwrap().1.joined();
         let _second = progress.next().unwrap();
         progress.begin();

@@ -357,6 +357,14 @@ impl MessagePart for Piece {
         }
     }
 
+    fn bytes(&self) -> usize {
+        match &self.content {
+            Content::Whole(encoded) => encoded.bytes(),
+            // It is one resource or trace at most, and the bytes come when the message is made.
+            Content::Some(..) => 0,
+        }
+    }
+
     fn halves(&self) -> Option<[Self; 2]> {
         let half = self.items() / 2;
         if half == 0 {

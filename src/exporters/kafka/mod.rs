@@ -283,7 +283,7 @@ impl Sending<'_> {
     fn cut(&self, number: u64, bytes: usize) {
         let most = self.writer.options.max_batch_bytes;
         let why = format!("one item of {bytes} bytes is larger than `max_message_bytes` ({most}) allows");
-        self.progress.halve(number, Reason::Limit, why);
+        self.progress.halve(number, most, Reason::Limit, why);
     }
 
     async fn enqueue(&mut self, number: u64, message: OutgoingMessage) {
@@ -309,7 +309,10 @@ impl Sending<'_> {
         };
         let why = error.to_string();
         match error {
-            SendError::TooLarge(_) if message.is_alone => self.progress.halve(number, Reason::Rejected, why),
+            SendError::TooLarge(_) if message.is_alone => {
+                let most = self.writer.options.max_batch_bytes;
+                self.progress.halve(number, most, Reason::Rejected, why);
+            }
             SendError::TooLarge(_) => {
                 self.is_single = true;
                 self.progress.send_again(number);

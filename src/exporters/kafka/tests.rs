@@ -114,7 +114,7 @@ async fn exported(options: &str, items: i64) -> (Vec<OutgoingMessage>, Outcome) 
                 messages.push(message);
                 progress.taken(number);
             }
-            Made::TooLarge(_) => progress.halve(number, Reason::Limit, String::new()),
+            Made::TooLarge(_) => progress.halve(number, usize::MAX, Reason::Limit, String::new()),
             Made::Broken(why) => panic!("{why}"),
         }
     }

@@ -98,6 +98,13 @@ const MAX_HEADER_BYTES: usize = MIN_MESSAGE_BYTES / 2;
 /// Headers that the exporter or the server set.
 const RESERVED_HEADERS: [&str; 2] = ["content-encoding", "nats-"];
 
+fn is_reserved(name: &str) -> bool {
+    let lower = name.to_ascii_lowercase();
+    RESERVED_HEADERS
+        .iter()
+        .any(|reserved| lower.starts_with(reserved))
+}
+
 impl NatsExporterConfig {
     fn of(&self, signal: Signal) -> &SubjectConfig {
         match signal {
@@ -157,6 +164,10 @@ impl NatsExporterConfig {
             }
         }
         self.check_headers(at.child("headers"), cx);
+        for name in self.include_metadata_keys.iter().filter(|name| is_reserved(name)) {
+            cx.at(at.child("include_metadata_keys"))
+                .error(format!("`{name}` is set by the exporter or by the server"));
+        }
         if let Some(size) = self.max_message_size
             && !(MIN_MESSAGE_BYTES..=MAX_MESSAGE_BYTES).contains(&size.as_usize())
         {
@@ -170,11 +181,7 @@ impl NatsExporterConfig {
 
     fn check_headers(&self, at: &Node, cx: &mut Problems) {
         for (name, value) in self.headers.iter() {
-            let lower = name.to_ascii_lowercase();
-            if RESERVED_HEADERS
-                .iter()
-                .any(|reserved| lower.starts_with(reserved))
-            {
+            if is_reserved(name) {
                 cx.at(at)
                     .error(format!("`{name}` is set by the exporter or by the server"));
             } else if !is_header(name, value) {

@@ -48,6 +48,10 @@ impl MessagePart for NatsPart {
         self.encoded.items()
     }
 
+    fn bytes(&self) -> usize {
+        self.encoded.bytes()
+    }
+
     fn halves(&self) -> Option<[Self; 2]> {
         let half = self.encoded.items() / 2;
         if half == 0 {

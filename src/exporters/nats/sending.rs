@@ -92,7 +92,7 @@ impl<'a> NatsSending<'a> {
             "one item of {bytes} bytes is larger than a message, which has {most} bytes with its headers: raise \
              `max_payload` of the server and `max_message_size`"
         );
-        self.progress.halve(number, Reason::Limit, why);
+        self.progress.halve(number, most, Reason::Limit, why);
     }
 
     async fn publish(&mut self, number: u64, message: NatsMessageOut) {
@@ -122,9 +122,11 @@ impl<'a> NatsSending<'a> {
         };
         let why = error.to_string();
         match error {
-            NatsSendError::TooLarge(_) => self.progress.halve(number, Reason::Rejected, why),
+            NatsSendError::TooLarge(_) => self.progress.halve(number, self.most, Reason::Rejected, why),
             NatsSendError::Permanent(_) => self.progress.lose(number, Reason::Rejected, why),
-            NatsSendError::Login(_) | NatsSendError::Broken(_) => {
+            // A new connection creates the stream that the options name.
+            NatsSendError::NoStream(_) if self.writer.stream.is_none() => self.failed = Some(why),
+            NatsSendError::Login(_) | NatsSendError::Broken(_) | NatsSendError::NoStream(_) => {
                 self.writer.replace(&self.producer);
                 self.failed = Some(why);
             }

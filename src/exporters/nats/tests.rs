@@ -72,7 +72,7 @@ async fn exported(options: &str, items: i64, most: usize) -> (Vec<NatsMessageOut
                 messages.push(message);
                 progress.taken(number);
             }
-            PreparedMessage::TooLarge(_) => progress.halve(number, Reason::Limit, "large".to_owned()),
+            PreparedMessage::TooLarge(_) => progress.halve(number, most, Reason::Limit, "large".to_owned()),
             PreparedMessage::Broken(why) => panic!("{why}"),
         }
     }

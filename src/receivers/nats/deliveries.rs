@@ -31,6 +31,8 @@ pub(super) struct Deliveries {
 
 #[derive(Default)]
 struct DeliveryState {
+    /// When the consumer was created, in nanoseconds.
+    consumer: i128,
     /// The messages without an answer, and where their answers go.
     in_hand: BTreeMap<MessageKey, ReplySubject>,
     answered: BTreeSet<MessageKey>,
@@ -39,6 +41,16 @@ struct DeliveryState {
 }
 
 impl Deliveries {
+    /// Notes the consumer. One that was created anew delivers messages again on purpose, so their answers are forgotten.
+    pub(super) fn open(&self, created: i128) {
+        let mut state = self.state.lock();
+        if state.consumer != created {
+            state.consumer = created;
+            state.answered.clear();
+            state.oldest.clear();
+        }
+    }
+
     /// Notes a message. Its answer goes to its last delivery.
     pub(super) fn arrive(&self, key: MessageKey, reply: &ReplySubject) -> Arrival {
         let mut state = self.state.lock();
@@ -111,6 +123,18 @@ mod tests {
             ..key(1)
         };
         assert_eq!(deliveries.arrive(other, &"d".into()), Arrival::New);
+    }
+
+    #[test]
+    fn a_consumer_that_was_created_anew_delivers_answered_messages_again() {
+        let deliveries = Deliveries::default();
+        deliveries.open(1);
+        deliveries.arrive(key(1), &"a".into());
+        deliveries.finish(key(1));
+        deliveries.open(1);
+        assert_eq!(deliveries.arrive(key(1), &"b".into()), Arrival::Answered);
+        deliveries.open(2);
+        assert_eq!(deliveries.arrive(key(1), &"c".into()), Arrival::New);
     }
 
     #[test]

@@ -27,6 +27,9 @@ const PULL: Duration = Duration::from_secs(5);
 /// The least time between two pulls without messages. The server ends a pull at once if others want its messages too.
 const EMPTY_WAIT: Duration = Duration::from_millis(50);
 
+/// The interval at which a reader looks whether messages have gone to the pipelines.
+const FULL_WAIT: Duration = Duration::from_millis(10);
+
 /// The interval at which memory is asked for again.
 const ROOM_WAIT: Duration = Duration::from_millis(100);
 
@@ -92,6 +95,7 @@ impl SignalReader {
             Err(error) => return (error, false),
         };
         self.context.set_ack_wait(consumer.ack_wait());
+        self.context.deliveries.open(consumer.created());
         if !differences.is_empty() {
             let (receiver, consumer) = (&*self.context.receiver, &*self.options.name);
             let differences = differences.join(", ");
@@ -110,12 +114,18 @@ impl SignalReader {
         consumer: &DurableConsumer,
         singles: &mut usize,
     ) -> Result<Infallible, NatsReadError> {
+        let context = &self.context;
         let mut held = Held::under(Ceiling::Soft, self.shared.memory.clone());
         let memory_log = Every::new(LOG_INTERVAL);
         loop {
             // It waits for a free slot. This task is the only one that fills them.
             if self.queue.reserve().await.is_err() {
                 return Err(NatsReadError::Failed("the queue has ended (a bug)".to_owned()));
+            }
+            // More would take the memory that the first of them needs in the pipelines.
+            if context.waiting_bytes() > self.fetch_bytes {
+                tokio::time::sleep(FULL_WAIT).await;
+                continue;
             }
             let room = consumer.room();
             if held.try_grow_to(room).is_err() {
@@ -125,7 +135,10 @@ impl SignalReader {
             }
             let started = Instant::now();
             let most = if *singles > 0 { 1 } else { self.queue.capacity() };
-            let mut pull = consumer.pull(most, PULL).await?;
+            let mut pull = consumer
+                .pull(most, PULL)
+                .await
+                .inspect_err(|_| *singles = MAX_MESSAGES)?;
             let mut is_empty = true;
             loop {
                 match pull.next().await {
@@ -163,11 +176,13 @@ impl SignalReader {
         let mut own = Held::under(Ceiling::Soft, self.shared.memory.clone());
         held.shrink(message.bytes.min(held.bytes()));
         own.promise(message.bytes);
+        context.note_waiting(message.bytes);
         let queued = QueuedMessage { message, held: own };
         // A pull asks for no more than there is room for. If the server sends more, these come again later.
         if let Err(mpsc::error::TrySendError::Full(queued) | mpsc::error::TrySendError::Closed(queued)) =
             self.queue.try_send(queued)
         {
+            context.note_gone(queued.message.bytes);
             context.deliveries.forget(queued.message.key);
         }
     }

@@ -16,8 +16,9 @@ use super::reader::{ERROR_WAIT, MAX_ERROR_WAIT, SignalReader, WAITING};
 use super::signal::{SignalContext, Stopping};
 use crate::component::Shared;
 
-/// How long messages on their way to the pipelines may end at the stop.
-const QUEUE_TIME: Duration = Duration::from_secs(1);
+/// How long messages on their way to the pipelines may end at the stop. One that is given back while an exporter sends it
+/// arrives twice.
+const QUEUE_TIME: Duration = Duration::from_secs(5);
 
 pub(super) struct NatsRun {
     pub(super) config: Arc<NatsReceiverConfig>,

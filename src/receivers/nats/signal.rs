@@ -3,7 +3,7 @@
 //! The messages of one signal on their way to the pipelines, and their answers.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use tidegate_nats::transport::{Acknowledgement, NatsMessageIn, ReplySubject, TransportLink};
@@ -48,6 +48,8 @@ pub(super) struct SignalContext {
     headers: Vec<String>,
     /// In milliseconds.
     ack_wait: AtomicU64,
+    /// The bytes of messages without an answer.
+    waiting_bytes: AtomicUsize,
     skipped_log: Every,
     waiting_log: Every,
 }
@@ -76,6 +78,7 @@ impl SignalContext {
             },
             headers: config.header_extraction.names().to_vec(),
             ack_wait: AtomicU64::new(0),
+            waiting_bytes: AtomicUsize::new(0),
             skipped_log: Every::new(LOG_INTERVAL),
             waiting_log: Every::new(LOG_INTERVAL),
         };
@@ -85,6 +88,19 @@ impl SignalContext {
 
     pub(super) fn signal_name(&self) -> &'static str {
         self.route.entry.signal().name()
+    }
+
+    /// The bytes of messages that wait, or that the pipelines have not taken yet.
+    pub(super) fn waiting_bytes(&self) -> usize {
+        self.waiting_bytes.load(Relaxed)
+    }
+
+    pub(super) fn note_waiting(&self, bytes: usize) {
+        self.waiting_bytes.fetch_add(bytes, Relaxed);
+    }
+
+    pub(super) fn note_gone(&self, bytes: usize) {
+        self.waiting_bytes.fetch_sub(bytes, Relaxed);
     }
 
     /// The consumer has this time.
@@ -173,6 +189,7 @@ impl SignalContext {
                 }
             }
         };
+        self.note_gone(message.bytes);
         drop((message.payload, held));
         if let Some(reply) = self.deliveries.finish(message.key) {
             self.answer(&reply, answer).await;

@@ -199,6 +199,11 @@ impl DurableConsumer {
         all.min().unwrap_or_default()
     }
 
+    /// When the consumer was created, in nanoseconds since 1970.
+    pub fn created(&self) -> i128 {
+        self.consumer.cached_info().created.unix_timestamp_nanos()
+    }
+
     /// The bytes to reserve for a pull.
     pub fn room(&self) -> usize {
         self.fetch_bytes + messages_bytes(MAX_MESSAGES, self.headers.len())

@@ -73,6 +73,12 @@ impl DurableOptions {
                 found.ack_policy
             ));
         }
+        if found.headers_only {
+            return Err(format!(
+                "the consumer `{name}` has `headers_only`, so its messages are empty: edit or delete the consumer, or set another \
+                 `durable`"
+            ));
+        }
         let settings = self.settings();
         let (own, theirs) = (subjects(&settings), subjects(found));
         if own != theirs {
@@ -91,6 +97,8 @@ impl DurableOptions {
             difference("ack_wait", &own.ack_wait, &found.ack_wait),
             difference("max_ack_pending", &own.max_ack_pending, &found.max_ack_pending),
             difference("deliver_policy", &own.deliver_policy, &found.deliver_policy),
+            difference("max_deliver", &own.max_deliver, &found.max_deliver),
+            difference("max_batch", &own.max_batch, &found.max_batch),
         ];
         all.into_iter().flatten().collect()
     }

@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 use async_nats::jetstream::{self, AckKind};
-use async_nats::{HeaderMap, Subject};
+use async_nats::{HeaderMap, HeaderName, Subject};
 use bytes::Bytes;
 
 /// The header with the compression of the content.
@@ -94,7 +94,7 @@ pub(super) fn incoming(message: &jetstream::Message, wanted: &[String]) -> Optio
     };
     let headers = message.headers.as_ref();
     let kept = wanted_headers(headers, wanted);
-    let content_encoding = headers.and_then(|all| Some(all.get(CONTENT_ENCODING)?.as_str().to_owned()));
+    let content_encoding = headers.and_then(content_encoding);
     let content: usize = kept.iter().map(|(name, value)| name.len() + value.len()).sum();
     Some(NatsMessageIn {
         key,
@@ -105,6 +105,13 @@ pub(super) fn incoming(message: &jetstream::Message, wanted: &[String]) -> Optio
         content_encoding,
         headers: kept,
     })
+}
+
+/// The compression that the headers name. Clients write the name of the header in several ways.
+fn content_encoding(headers: &HeaderMap) -> Option<String> {
+    let is_coding = |name: &HeaderName| AsRef::<str>::as_ref(name).eq_ignore_ascii_case(CONTENT_ENCODING);
+    let (_, values) = headers.iter().find(|(name, _)| is_coding(name))?;
+    values.first().map(|value| value.as_str().to_owned())
 }
 
 /// The first header of each wanted name.
@@ -130,6 +137,14 @@ mod tests {
         let kept = wanted_headers(Some(&headers), &wanted);
         assert_eq!(kept, [("tenant".to_owned(), "a".to_owned())]);
         assert!(wanted_headers(None, &wanted).is_empty());
+    }
+
+    #[test]
+    fn the_compression_is_found_in_any_case() {
+        let mut headers = HeaderMap::new();
+        headers.insert("content-encoding", "zstd");
+        assert_eq!(content_encoding(&headers).as_deref(), Some("zstd"));
+        assert_eq!(content_encoding(&HeaderMap::new()), None);
     }
 
     #[test]

@@ -23,6 +23,9 @@ pub enum NatsSendError {
     /// A retry may help.
     #[error("{0}")]
     Retry(String),
+    /// No stream takes the subject.
+    #[error("{0}")]
+    NoStream(String),
     /// A retry with a new connection may help.
     #[error("{0}")]
     Broken(String),
@@ -58,7 +61,7 @@ impl NatsSendError {
         match error.kind() {
             PublishErrorKind::MaxPayloadExceeded => Self::TooLarge(why),
             _ if code.is_some_and(|code| TOO_LARGE.contains(&code)) => Self::TooLarge(why),
-            PublishErrorKind::StreamNotFound => Self::Retry(no_stream(subject)),
+            PublishErrorKind::StreamNotFound => Self::NoStream(no_stream(subject)),
             PublishErrorKind::TimedOut => Self::Retry(match denied {
                 Some(denied) => format!(
                     "subject `{subject}`: {denied}: grant the user to publish on `{subject}` and to subscribe to `_INBOX.>`"
@@ -89,7 +92,7 @@ mod tests {
             NatsSendError::of(&PublishError::new(kind), "otlp.logs", denied.map(str::to_owned))
         };
         let absent = of(PublishErrorKind::StreamNotFound, None);
-        assert!(matches!(absent, NatsSendError::Retry(_)));
+        assert!(matches!(absent, NatsSendError::NoStream(_)));
         assert!(
             absent
                 .to_string()
