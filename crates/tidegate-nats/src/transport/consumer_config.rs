@@ -8,6 +8,9 @@ use std::time::Duration;
 
 use async_nats::jetstream::consumer::{AckPolicy, DeliverPolicy, pull};
 
+/// The number of deliveries of a message has no limit.
+const UNLIMITED: i64 = -1;
+
 /// Where a new consumer begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DeliverFrom {
@@ -52,6 +55,7 @@ impl DurableOptions {
             ack_policy: AckPolicy::Explicit,
             ack_wait: self.ack_wait,
             max_ack_pending: self.max_ack_pending,
+            max_deliver: UNLIMITED,
             deliver_policy: match self.deliver {
                 DeliverFrom::All => DeliverPolicy::All,
                 DeliverFrom::Last => DeliverPolicy::Last,
