@@ -121,6 +121,8 @@ pub struct PageReader {
     is_following: bool,
     /// When all messages were known.
     caught_up_at: Option<UnixNanos>,
+    /// When the engine said so last.
+    current_at: UnixNanos,
     merged: Merged,
     windows: BTreeMap<Arc<str>, MergedWindows>,
     producers: ProducerList,
@@ -164,6 +166,7 @@ impl PageReader {
             read: None,
             is_following: false,
             caught_up_at: None,
+            current_at: 0,
             windows,
             expected: BTreeSet::new(),
             records: RecordList::default(),
@@ -194,7 +197,7 @@ impl PageReader {
                 let _ = self.take(&stored, false, now);
             }
             StoreEvent::Current(id) if self.read == Some(id) => {
-                self.caught_up_at = Some(now);
+                (self.caught_up_at, self.current_at) = (Some(now), now);
                 if !self.is_following {
                     self.is_following = true;
                     self.tick(now);

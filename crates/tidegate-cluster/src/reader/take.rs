@@ -11,6 +11,9 @@ use crate::{
     StoredMessage, Subject, decode_page, decode_record,
 };
 
+/// Messages show for this long (3 s) after [`StoreEvent::Current`](crate::StoreEvent::Current) that the replica is up to date.
+const CURRENT_TERM: u64 = 3_000_000_000;
+
 /// Where a page comes from, and when it was sent.
 struct PagePlace<'a> {
     run: &'a RunName,
@@ -39,7 +42,8 @@ impl PageReader {
         }
         self.note_sequence(stored, now);
         let seen = self.clock.own_time(stored.time).min(now);
-        if self.is_following {
+        // A message says nothing of other parts of the store, so the engine has to say it now and then.
+        if self.is_following && now.saturating_sub(self.current_at) <= CURRENT_TERM {
             self.caught_up_at = self.caught_up_at.max(Some(seen));
         }
         let Some(subject) = Subject::parse(&self.config.cluster, &stored.message.subject) else {

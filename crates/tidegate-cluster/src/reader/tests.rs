@@ -110,6 +110,22 @@ fn a_replica_is_ready_when_its_read_is_current_and_until_it_is_behind() {
 }
 
 #[test]
+fn messages_of_one_part_of_the_store_do_not_keep_a_replica_ready() {
+    let mut reader = caught_up([page(1, 1, 1)]);
+    let id = reader.read.unwrap();
+    for second in 1..=9 {
+        let now = NOW + second * SECOND;
+        let mut stored = page(1, 1 + second, 1);
+        stored.time = now;
+        reader.event(StoreEvent::Read(id, stored), now);
+        // The last message that counts is that of the third second.
+        assert_eq!(reader.is_ready(now), second < 3 + 5, "{second}");
+    }
+    reader.event(StoreEvent::Current(id), NOW + 10 * SECOND);
+    assert!(reader.is_ready(NOW + 10 * SECOND));
+}
+
+#[test]
 fn a_silent_producer_is_missing_and_one_that_said_goodbye_is_not() {
     let mut reader = caught_up([page(1, 1, 1), page(2, 2, 1)]);
     let status = reader.status(NOW + 4 * SECOND);
