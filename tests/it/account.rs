@@ -161,6 +161,17 @@ fn refusals(gateway: &Gateway, reason: &str) -> usize {
     gateway.own_metric("tidegate_memory_refusals_total", &labels) as usize
 }
 
+/// Refused log requests. Which part of a request finds no memory first depends on what other requests hold: its head, its
+/// body or its decoded form, or the processor.
+fn refused_logs(gateway: &Gateway) -> usize {
+    let by_limiter = gateway.own_metric(
+        "otelcol_processor_memory_limiter_refused_log_records",
+        &["processor=\"memory_limiter\""],
+    );
+    let by_receiver = gateway.own_metric("tidegate_memory_refusals_total", &["receiver=\"otlp\""]);
+    (by_limiter + by_receiver) as usize
+}
+
 #[test]
 fn a_few_kilobytes_that_decode_to_gigabytes_cost_their_sender_an_answer() {
     let (gateway, ports) = start();

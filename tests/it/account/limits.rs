@@ -56,14 +56,9 @@ service:
     let text = http::get(page, "/metrics").expect("a page").text();
     assert!(text.lines().any(|line| line == "known 2"), "{text}");
     assert_eq!(gateway.health().expect("an answer").status, 200);
-    let refused = || {
-        let by_limiter = gateway.own_metric(
-            "otelcol_processor_memory_limiter_refused_log_records",
-            &["processor=\"memory_limiter\""],
-        );
-        by_limiter as usize + refusals(&gateway, "admission")
-    };
-    wait_until(SOON, "both refused requests are counted", || refused() == 2);
+    wait_until(SOON, "both refused requests are counted", || {
+        refused_logs(&gateway) == 2
+    });
     let taken = gateway.own_metric("otelcol_receiver_accepted_log_records", &[]) as usize;
     assert_eq!(taken, accepted);
     assert!(gateway.memory_mib("VmHWM") < 600);
@@ -123,12 +118,7 @@ service:
     assert!(taken > 20, "{taken}");
     let accepted = gateway.own_metric("otelcol_receiver_accepted_log_records", &[]) as usize;
     assert_eq!(accepted, taken + LITTLE);
-    let counted = gateway.own_metric(
-        "otelcol_processor_memory_limiter_refused_log_records",
-        &["processor=\"memory_limiter\""],
-    ) as usize;
-    let counted = counted + refusals(&gateway, "admission") + refusals(&gateway, "body");
-    assert_eq!(counted, refused);
+    assert_eq!(refused_logs(&gateway), refused);
     gateway.kill();
 }
 
