@@ -10,6 +10,9 @@ use crate::{Outcome, process};
 /// The most lines of a failed test that are printed again.
 const LINES: usize = 25;
 
+/// The most lines of a panic that are printed last.
+const PANIC_LINES: usize = 6;
+
 /// Begins the list of what failed tests printed, and the list of their names.
 const SECTION: &str = "failures:";
 
@@ -42,14 +45,33 @@ impl Failures {
         }
     }
 
+    /// What the tests printed, then their panics: a log of CI may be cut to its last lines.
     fn report(&self) -> String {
         let mut text = String::new();
         for (name, printed) in &self.tests {
-            text += &format!("\nfailed: {name}\n");
-            printed.iter().for_each(|line| text += &format!("    {line}\n"));
+            block(&mut text, name, printed);
+        }
+        for (name, printed) in &self.tests {
+            block(&mut text, name, panic_of(printed));
         }
         text
     }
+}
+
+fn block(text: &mut String, name: &str, lines: &[String]) {
+    if !lines.is_empty() {
+        *text += &format!("\nfailed: {name}\n");
+        lines.iter().for_each(|line| *text += &format!("    {line}\n"));
+    }
+}
+
+/// The first panic and the lines of its message.
+fn panic_of(printed: &[String]) -> &[String] {
+    let Some(begin) = printed.iter().position(|line| line.contains(" panicked at ")) else {
+        return &[];
+    };
+    let end = printed.len().min(begin + PANIC_LINES);
+    &printed[begin..end]
 }
 
 /// The test whose output follows.
@@ -97,7 +119,8 @@ mod tests {
         output.lines().for_each(|line| failures.take(line));
         assert_eq!(
             failures.report(),
-            "\nfailed: b\n    seed 7\n    thread 'b' panicked at x.rs:1:\n    left\n\nfailed: c\n    no\n"
+            "\nfailed: b\n    seed 7\n    thread 'b' panicked at x.rs:1:\n    left\n\nfailed: c\n    no\n\n\
+            failed: b\n    thread 'b' panicked at x.rs:1:\n    left\n"
         );
     }
 
