@@ -16,7 +16,7 @@ use opentelemetry_proto::tonic::resource::v1::Resource;
 use opentelemetry_proto::tonic::trace::v1::{ResourceSpans, ScopeSpans, Span};
 use prost::Message;
 use serde_json::{Value, json};
-use tidegate_kubernetes::testing::FakeApiServer;
+use tidegate_kubernetes::testing::{FakeApiServer, kubeconfig_of};
 use tidegate_requests::{attribute, gauge, int, request};
 use tokio::runtime::Runtime;
 
@@ -42,12 +42,7 @@ impl ApiServer {
     }
 
     fn kubeconfig(&self) -> String {
-        let config = json!({
-            "current-context": "test",
-            "contexts": [{"name": "test", "context": {"cluster": "test"}}],
-            "clusters": [{"name": "test", "cluster": {"server": self.server.url()}}],
-        });
-        config.to_string()
+        self.server.kubeconfig()
     }
 }
 
@@ -239,12 +234,8 @@ fn data_gets_the_attributes_of_its_pod_node_and_deployment() {
 fn a_gateway_without_its_pods_in_time_does_not_start() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("kubeconfig");
-    let config = json!({
-        "current-context": "test",
-        "contexts": [{"name": "test", "context": {"cluster": "test"}}],
-        "clusters": [{"name": "test", "cluster": {"server": format!("http://127.0.0.1:{}", free_port())}}],
-    });
-    std::fs::write(&path, config.to_string()).unwrap();
+    let url = format!("http://127.0.0.1:{}", free_port());
+    std::fs::write(&path, kubeconfig_of(&url)).unwrap();
     let gateway = Gateway::launch(
         &format!(
             "receivers: {{otlp: {{protocols: {{http: {{endpoint: \"127.0.0.1:{}\"}}}}}}}}

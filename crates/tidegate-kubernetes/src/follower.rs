@@ -101,16 +101,11 @@ mod tests {
 
     use super::*;
     use crate::kind::ObjectKind;
-    use crate::testing::FakeApiServer;
+    use crate::testing::{FakeApiServer, kubeconfig_of};
 
     fn file(directory: &Path, url: &str) -> std::path::PathBuf {
         let path = directory.join("config");
-        let config = json!({
-            "current-context": "c",
-            "contexts": [{"name": "c", "context": {"cluster": "c"}}],
-            "clusters": [{"name": "c", "cluster": {"server": url}}],
-        });
-        std::fs::write(&path, config.to_string()).unwrap();
+        std::fs::write(&path, kubeconfig_of(url)).unwrap();
         path
     }
 

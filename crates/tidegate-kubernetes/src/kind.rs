@@ -140,6 +140,13 @@ impl Scope {
     }
 }
 
+/// The namespace and the name in a text such as `monitoring/agent`. `None`: the text has another form.
+pub fn namespaced(text: &str) -> Option<(&str, &str)> {
+    let (namespace, name) = text.split_once('/')?;
+    let is_whole = !namespace.is_empty() && !name.is_empty() && !name.contains('/');
+    is_whole.then_some((namespace, name))
+}
+
 /// A name as a segment of a path.
 pub(crate) fn escaped(name: &str) -> String {
     form_urlencoded::byte_serialize(name.as_bytes()).collect()
@@ -148,6 +155,14 @@ pub(crate) fn escaped(name: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_name_in_a_namespace_has_both_parts() {
+        assert_eq!(namespaced("a/b"), Some(("a", "b")));
+        for wrong in ["", "a", "/b", "a/", "a/b/c"] {
+            assert_eq!(namespaced(wrong), None, "{wrong}");
+        }
+    }
 
     #[test]
     fn a_scope_becomes_the_path_of_its_resource() {

@@ -34,7 +34,7 @@ pub use cluster::{Cluster, SharedWatch};
 pub use data::{DataKind, NamedValue};
 pub use error::WatchError;
 pub use follower::ObjectFollower;
-pub use kind::{ObjectKind, Scope};
+pub use kind::{ObjectKind, Scope, namespaced};
 pub use lease::{LeaseElector, LeaseOptions, LeaseTimes};
 pub use objects::core::{
     Condition, Container, ContainerPort, ContainerStatus, DaemonEndpoint, DaemonEndpoints, KubeNode,

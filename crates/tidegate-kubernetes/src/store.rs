@@ -146,7 +146,7 @@ impl ObjectStore {
         self.trouble.subscribe()
     }
 
-    /// A list or watch ended with an error. Lost events are no trouble: the list comes again at once.
+    /// A list or watch ended with an error. Lost events do not count: the list comes again at once.
     pub(crate) fn failed(&self, error: &WatchError) {
         self.metrics.failed(error);
         if matches!(error, WatchError::Expired) {

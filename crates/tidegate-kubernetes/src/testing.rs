@@ -63,6 +63,16 @@ impl Drop for FakeApiServer {
     }
 }
 
+/// A kubeconfig file for the server with this URL, as text.
+pub fn kubeconfig_of(url: &str) -> String {
+    let config = json!({
+        "current-context": "test",
+        "contexts": [{"name": "test", "context": {"cluster": "test"}}],
+        "clusters": [{"name": "test", "cluster": {"server": url}}],
+    });
+    config.to_string()
+}
+
 impl FakeApiServer {
     /// Starts a server on a free port.
     pub async fn start() -> Self {
@@ -110,6 +120,11 @@ impl FakeApiServer {
     /// The URL of the server.
     pub fn url(&self) -> String {
         format!("http://{}", self.address)
+    }
+
+    /// A kubeconfig file for the server, as text.
+    pub fn kubeconfig(&self) -> String {
+        kubeconfig_of(&self.url())
     }
 
     /// The server for a client.

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use serde_json::{Value, json};
-use tidegate_kubernetes::{LeaseElector, LeaseOptions, LeaseTimes};
+use tidegate_kubernetes::{LeaseElector, LeaseOptions, LeaseTimes, namespaced};
 
 use crate::component::{Context, Election};
 use crate::config::{Node, Problems};
@@ -24,11 +24,7 @@ crate::options! {
 
 impl LeaderOptions {
     fn check(&self, at: &Node, cx: &mut Problems) {
-        let (namespace, name) = self.names();
-        if [namespace, name]
-            .into_iter()
-            .any(|part| part.is_empty() || part.contains('/'))
-        {
+        if namespaced(&self.lease).is_none() {
             cx.at(at.child("lease"))
                 .help("name the namespace and the Lease, such as `monitoring/tidegate`")
                 .error(format!("`{}` is not a Lease", self.lease));
@@ -37,7 +33,7 @@ impl LeaderOptions {
 
     /// The namespace, and the name in it.
     fn names(&self) -> (&str, &str) {
-        self.lease.split_once('/').unwrap_or_default()
+        namespaced(&self.lease).unwrap_or_default()
     }
 }
 

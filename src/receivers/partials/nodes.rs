@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tidegate_cluster::ProducerName;
-use tidegate_kubernetes::{Body, ObjectFollower, ObjectKind, Scope, StoredObject};
+use tidegate_kubernetes::{Body, ObjectFollower, ObjectKind, Scope, StoredObject, namespaced};
 use tokio::sync::watch;
 
 use crate::component::{Cluster, Context, Held, NoRoom};
@@ -38,11 +38,7 @@ crate::options! {
 
 impl ExpectFrom {
     fn check(&self, at: &Node, cx: &mut Problems) {
-        let (namespace, name) = self.names();
-        if [namespace, name]
-            .into_iter()
-            .any(|part| part.is_empty() || part.contains('/'))
-        {
+        if namespaced(&self.daemonset).is_none() {
             cx.at(at.child("daemonset"))
                 .help("name the namespace and the DaemonSet, such as `monitoring/tidegate-agent`")
                 .error(format!("`{}` is not a DaemonSet", self.daemonset));
@@ -51,7 +47,7 @@ impl ExpectFrom {
 
     /// The namespace, and the name in it.
     fn names(&self) -> (&str, &str) {
-        self.daemonset.split_once('/').unwrap_or_default()
+        namespaced(&self.daemonset).unwrap_or_default()
     }
 
     fn scope(&self) -> Scope {

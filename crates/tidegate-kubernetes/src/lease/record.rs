@@ -139,7 +139,7 @@ impl LeaseRecord {
     }
 
     fn taken(&self, lease: Value, wall: SystemTime) -> Value {
-        // The first holder is no transition.
+        // The first holder does not count as a transition.
         let transitions = match lease["spec"]["leaseTransitions"].as_u64() {
             Some(before) => before.saturating_add(1),
             None => u64::from(!lease["spec"]["holderIdentity"].is_null()),

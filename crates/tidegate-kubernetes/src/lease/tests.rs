@@ -25,12 +25,7 @@ impl Scene {
     async fn new() -> Self {
         let server = FakeApiServer::start().await;
         let directory = tempfile::tempdir().unwrap();
-        let config = json!({
-            "current-context": "c",
-            "contexts": [{"name": "c", "context": {"cluster": "c"}}],
-            "clusters": [{"name": "c", "cluster": {"server": server.url()}}],
-        });
-        std::fs::write(directory.path().join("config"), config.to_string()).unwrap();
+        std::fs::write(directory.path().join("config"), server.kubeconfig()).unwrap();
         Self { server, directory }
     }
 
@@ -102,7 +97,7 @@ async fn one_of_several_leads_and_the_next_one_when_it_stops() {
 #[tokio::test]
 async fn of_two_that_write_the_same_version_one_leads() {
     let scene = Scene::new().await;
-    // Both read that there is no Lease before one of them writes.
+    // Both read before one of them writes, so both see that the Lease does not exist.
     scene.server.delay_writes(Duration::from_millis(50));
     let electors = [scene.elector("a"), scene.elector("b")];
     let all = [&electors[0], &electors[1]];

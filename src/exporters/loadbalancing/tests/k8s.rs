@@ -124,12 +124,7 @@ impl Scene {
         api.apply_quietly("endpointslices", &slice("a", "IPv4", &[ready("127.0.0.1")]));
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("config");
-        let config = json!({
-            "current-context": "c",
-            "contexts": [{"name": "c", "context": {"cluster": "c"}}],
-            "clusters": [{"name": "c", "cluster": {"server": api.url()}}],
-        });
-        std::fs::write(&path, config.to_string()).unwrap();
+        std::fs::write(&path, api.kubeconfig()).unwrap();
         let options = format!(
             "resolver: {{k8s: {{service: gateways.x, ports: [{}], kubeconfig_file: '{}', timeout: 100ms}}}}, \
              protocol: {{otlp: {{tls: {{insecure: true}}}}}}",

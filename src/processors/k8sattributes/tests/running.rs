@@ -27,12 +27,7 @@ impl Running {
         let server = FakeApiServer::start().await;
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("config");
-        let kubeconfig = json!({
-            "current-context": "c",
-            "contexts": [{"name": "c", "context": {"cluster": "c"}}],
-            "clusters": [{"name": "c", "cluster": {"server": server.url()}}],
-        });
-        std::fs::write(&path, kubeconfig.to_string()).unwrap();
+        std::fs::write(&path, server.kubeconfig()).unwrap();
         let sink = Sink::new();
         let (cx, base, _) = processor_context("k8sattributes", &sink);
         let yaml = format!(

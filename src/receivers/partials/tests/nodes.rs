@@ -41,12 +41,7 @@ impl Scene {
     async fn start(api: FakeApiServer, more: &str) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("config");
-        let config = json!({
-            "current-context": "c",
-            "contexts": [{"name": "c", "context": {"cluster": "c"}}],
-            "clusters": [{"name": "c", "cluster": {"server": api.url()}}],
-        });
-        std::fs::write(&path, config.to_string()).unwrap();
+        std::fs::write(&path, api.kubeconfig()).unwrap();
         let sink = Sink::new();
         let cx = sink.receiver_context("partials");
         let shared = cx.base.shared.clone();
