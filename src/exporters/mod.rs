@@ -12,6 +12,7 @@ pub mod otlp;
 pub mod otlphttp;
 pub mod partials;
 pub mod plugin;
+mod producer_cell;
 mod progress;
 pub mod prometheus;
 pub mod prometheusremotewrite;

@@ -6,11 +6,13 @@
 //! that are not confirmed.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
 
 use parking_lot::Mutex;
 
-use crate::component::{Held, Reason};
-use crate::delivery::{Left, Loss, Outcome, Parts};
+use crate::batch::Encoded;
+use crate::component::{Held, Reason, Shared};
+use crate::delivery::{EncodingPermit, ExportRequest, Left, Loss, Outcome, Parts};
 
 /// A part of a request that one message has.
 pub(super) trait MessagePart: Clone {
@@ -37,6 +39,32 @@ struct ProgressState<P> {
     next_number: u64,
     losses: Vec<Loss>,
     denied: Option<String>,
+}
+
+impl<P: MessagePart + Send + Sync + 'static> Progress<P> {
+    /// The progress that an earlier attempt left on the request, or a new one. `extra`: the memory of the parts beside their
+    /// encoded form. `parts` makes them of that form.
+    ///
+    /// # Errors
+    /// The work has panicked, or the gateway stops.
+    pub(super) async fn of(
+        export: &ExportRequest,
+        shared: &Shared,
+        extra: impl FnOnce(&ExportRequest) -> usize,
+        parts: impl FnOnce(Encoded) -> Vec<P> + Send + 'static,
+    ) -> Result<Arc<Self>, String> {
+        if let Some(progress) = export.attempt_state().get::<Self>() {
+            progress.begin();
+            return Ok(progress);
+        }
+        let (export, bytes) = export.clone().weighed(ExportRequest::message_bytes).await?;
+        let permit = EncodingPermit::reserve(shared, bytes + extra(&export)).await;
+        let whole = export.clone();
+        let (parts, held) = permit.make(move || parts(whole.encoded())).await?;
+        let progress = Arc::new(Self::new(parts, held));
+        export.attempt_state().set(progress.clone());
+        Ok(progress)
+    }
 }
 
 impl<P: MessagePart> Progress<P> {
@@ -157,11 +185,7 @@ fn are_copies<P: MessagePart>(whole: &P, halves: &[P; 2], most: usize) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
     use super::*;
-    use crate::batch::Encoded;
-    use crate::component::Shared;
     use crate::exporters::testing::points;
 
     impl MessagePart for Encoded {

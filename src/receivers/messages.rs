@@ -310,3 +310,26 @@ impl Opening {
         }
     }
 }
+
+#[cfg(test)]
+pub(super) mod testing {
+    use opentelemetry_proto::tonic::collector::logs::v1::ExportLogsServiceRequest;
+    use opentelemetry_proto::tonic::logs::v1::{LogRecord, ResourceLogs, ScopeLogs};
+    use prost::Message;
+
+    /// A message with this many log records of one resource.
+    pub(in crate::receivers) fn logs(records: usize) -> Vec<u8> {
+        let scope = ScopeLogs {
+            log_records: vec![LogRecord::default(); records],
+            ..Default::default()
+        };
+        let resource = ResourceLogs {
+            scope_logs: vec![scope],
+            ..Default::default()
+        };
+        let request = ExportLogsServiceRequest {
+            resource_logs: vec![resource],
+        };
+        request.encode_to_vec()
+    }
+}

@@ -9,7 +9,7 @@ use std::time::Duration;
 use crate::batch::Sizer;
 use crate::config::{Node, Problems, WithoutEffect};
 use crate::delivery::config::BatchConfig;
-use crate::delivery::{Delivery, QueueConfig, RetryConfig, Shape, Speaks, TemporalityChoice};
+use crate::delivery::{Delivery, QueueConfig, RetryConfig, Speaks, TemporalityChoice};
 use crate::net::FileMode;
 
 /// Options of the Collector's exporter that can mean nothing here.
@@ -104,14 +104,8 @@ impl FileExporterConfig {
             });
         }
         Delivery {
-            queue,
-            retry: self.retry_on_failure.clone(),
-            timeout: None,
             temporality: self.temporality,
-            refuses_falling: false,
-            shape: Shape::NONE,
-            in_order: false,
-            together: None,
+            ..Delivery::plain(queue, self.retry_on_failure.clone())
         }
     }
 

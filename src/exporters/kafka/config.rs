@@ -13,7 +13,7 @@ use crate::batch::{Signal, TelemetryEncoding};
 use crate::config::{
     ByteSize, Decode, Node, Ordered, Problems, ScalarKind, TypeHelp, WithoutEffect, wrong_type,
 };
-use crate::delivery::{Delivery, QueueConfig, RetryConfig, Shape, Speaks, TemporalityChoice};
+use crate::delivery::{Delivery, QueueConfig, RetryConfig, Speaks};
 
 crate::choices! {
     /// The compression of batches of messages.
@@ -315,16 +315,7 @@ impl KafkaExporterConfig {
 
     /// The producer bounds each attempt: one that ends early could not say which messages the brokers have.
     pub(super) fn delivery(&self) -> Delivery {
-        Delivery {
-            queue: self.sending_queue.clone(),
-            retry: self.retry_on_failure.clone(),
-            timeout: None,
-            temporality: TemporalityChoice::Preserve,
-            refuses_falling: false,
-            shape: Shape::NONE,
-            in_order: false,
-            together: None,
-        }
+        Delivery::plain(self.sending_queue.clone(), self.retry_on_failure.clone())
     }
 
     fn check(&self, at: &Node, cx: &mut Problems) {

@@ -16,15 +16,14 @@ use std::time::Instant;
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use parking_lot::Mutex;
 use tidegate_kafka::Connection;
 use tidegate_kafka::transport::{OutgoingMessage, ProducerOptions, SendError, TransportProducer};
-use tokio::sync::OnceCell;
 use tokio::task::JoinSet;
 
 use crate::batch::{Signal, TelemetryEncoding};
 use crate::component::{ConfigType, ExporterFactory, Factory, PeerLabels, Reason, Shared, Stability};
 use crate::delivery::{Attempt, Destination, EncodingPermit, ExportRequest, INLINE_BYTES, Outcome, apart};
+use crate::exporters::producer_cell::ProducerCell;
 use crate::exporters::progress::{MessagePart, Progress};
 use config::KafkaExporterConfig;
 use keys::{KeyRule, Piece};
@@ -69,7 +68,7 @@ struct KafkaWriter {
     record_headers: Vec<(String, Bytes)>,
     max_messages: usize,
     /// Replaced after an error that the producer does not survive.
-    producer: Mutex<Arc<OnceCell<Arc<TransportProducer>>>>,
+    producer: ProducerCell<TransportProducer>,
 }
 
 /// What a signal becomes.
@@ -113,7 +112,7 @@ impl KafkaWriter {
                 .map(|(name, value)| (name.to_owned(), Bytes::from(value.clone())))
                 .collect(),
             max_messages: config.producer.flush_max_messages.get(),
-            producer: Mutex::default(),
+            producer: ProducerCell::default(),
         }
     }
 
@@ -123,38 +122,18 @@ impl KafkaWriter {
 
     /// The producer, which connects when it is needed first.
     async fn producer(&self) -> Result<Arc<TransportProducer>, SendError> {
-        let cell = self.producer.lock().clone();
-        let connect = || async {
-            let connected = TransportProducer::connect(&self.connection, &self.options).await;
-            connected.map(Arc::new)
-        };
-        cell.get_or_try_init(connect).await.cloned()
+        let connect = async || TransportProducer::connect(&self.connection, &self.options).await;
+        self.producer.get(connect).await
     }
 
-    /// Takes a producer out of use, so that the next attempt connects again.
-    fn replace(&self, broken: &Arc<TransportProducer>) {
-        let mut cell = self.producer.lock();
-        if cell.get().is_some_and(|current| Arc::ptr_eq(current, broken)) {
-            *cell = Arc::default();
-        }
-    }
-
-    /// The progress that an earlier attempt left on the export request, or a new one.
+    /// The progress of a request, whose parts are those of its keys at first.
     async fn progress(&self, export: &ExportRequest) -> Result<Arc<Progress<Piece>>, String> {
-        if let Some(progress) = export.attempt_state().get::<Progress<Piece>>() {
-            progress.begin();
-            return Ok(progress);
-        }
         let rule = self.topic(export.signal()).rule;
-        let (export, made) = export.clone().weighed(ExportRequest::message_bytes).await?;
-        let bytes = made + keys::room(rule, &export);
-        let permit = EncodingPermit::reserve(&self.shared, bytes).await;
-        let whole = export.clone();
-        let divide = move || keys::divide(rule, whole.encoded());
-        let (pieces, held) = permit.make(divide).await?;
-        let progress = Arc::new(Progress::new(pieces, held));
-        export.attempt_state().set(progress.clone());
-        Ok(progress)
+        let room = |export: &ExportRequest| keys::room(rule, export);
+        Progress::of(export, &self.shared, room, move |encoded| {
+            keys::divide(rule, encoded)
+        })
+        .await
     }
 
     /// The most bytes that wait for their acknowledgement.
@@ -323,7 +302,7 @@ impl Sending<'_> {
                 self.progress.lose(number, Reason::Rejected, why);
             }
             SendError::Login(_) | SendError::Broken(_) => {
-                self.writer.replace(&self.producer);
+                self.writer.producer.replace(&self.producer);
                 self.failed = Some(why);
             }
             SendError::Retry(_) => self.failed = Some(why),
@@ -331,15 +310,11 @@ impl Sending<'_> {
     }
 }
 
-/// The outcome if there is no connection.
+/// The outcome when the connection fails.
 fn unconnected(error: SendError) -> Outcome {
     let why = error.to_string();
     match error {
-        SendError::Login(_) => Outcome::Denied {
-            retries: true,
-            after: None,
-            why,
-        },
+        SendError::Login(_) => Outcome::login(why),
         SendError::Permanent(_) => Outcome::permanent(why),
         _ => Outcome::retry(why),
     }
@@ -380,12 +355,7 @@ impl Attempt for KafkaWriter {
     }
 
     async fn close(&self, deadline: Instant) {
-        let cell = std::mem::take(&mut *self.producer.lock());
-        let Some(producer) = cell.get().cloned() else {
-            return;
-        };
-        drop(cell);
-        if let Some(producer) = Arc::into_inner(producer) {
+        if let Some(producer) = self.producer.take().and_then(Arc::into_inner) {
             producer
                 .close(deadline.saturating_duration_since(Instant::now()))
                 .await;

@@ -8,19 +8,11 @@ use tidegate_kafka::transport::RequiredAcks;
 
 use super::*;
 use crate::batch::json;
-use crate::component::testing::settings;
-use crate::config::{Decode, Problems, parse_text};
+use crate::component::testing::{problems, settings};
 use crate::exporters::testing::{Bench, names_mistakes, points, values};
 
 fn config(options: &str) -> KafkaExporterConfig {
     (*settings::<KafkaExporterConfig>(options).get::<KafkaExporterConfig>()).clone()
-}
-
-fn problems(options: &str) -> String {
-    let mut problems = Problems::default();
-    let node = parse_text("test.yaml", options, &mut problems).unwrap();
-    let _ = KafkaExporterConfig::decode(&node, &mut problems);
-    problems.to_string()
 }
 
 #[test]
@@ -34,7 +26,7 @@ fn the_defaults_are_those_of_the_collector() {
     assert_eq!(config.producer.required_acks.0, RequiredAcks::Leader);
     assert_eq!(config.producer_options().max_batch_bytes, 1_000_000);
     assert_eq!(config.timeout, Duration::from_secs(5));
-    assert_eq!(problems("{}"), "");
+    assert_eq!(problems::<KafkaExporterConfig>("{}"), "");
 }
 
 #[test]
@@ -45,7 +37,11 @@ fn the_options_of_a_signal_win_over_the_old_ones() {
     assert_eq!(config.encoding(Signal::Traces), TelemetryEncoding::OtlpProto);
     assert_eq!(config.topic(Signal::Logs), "all");
     assert_eq!(config.encoding(Signal::Logs), TelemetryEncoding::OtlpJson);
-    assert!(problems(options).contains("deprecated"), "{}", problems(options));
+    assert!(
+        problems::<KafkaExporterConfig>(options).contains("deprecated"),
+        "{}",
+        problems::<KafkaExporterConfig>(options)
+    );
 }
 
 #[test]
@@ -85,17 +81,19 @@ fn mistakes_are_named() {
 
 #[test]
 fn settings_that_risk_data_or_secrets_are_warned_about() {
-    let acks = problems("{producer: {required_acks: 0}}");
+    let acks = problems::<KafkaExporterConfig>("{producer: {required_acks: 0}}");
     assert!(acks.contains("lose it silently"), "{acks}");
-    let plain = problems("{auth: {plain_text: {username: u, password: hunter2}}}");
+    let plain = problems::<KafkaExporterConfig>("{auth: {plain_text: {username: u, password: hunter2}}}");
     assert!(
         plain.contains("shows the secret") && !plain.contains("hunter2"),
         "{plain}"
     );
-    let insecure = problems("{tls: {insecure: true}, auth: {plain_text: {username: u, password: p}}}");
+    let insecure = problems::<KafkaExporterConfig>(
+        "{tls: {insecure: true}, auth: {plain_text: {username: u, password: p}}}",
+    );
     assert!(insecure.contains("shows the secret"), "{insecure}");
     assert_eq!(
-        problems("{tls: {}, auth: {plain_text: {username: u, password: p}}}"),
+        problems::<KafkaExporterConfig>("{tls: {}, auth: {plain_text: {username: u, password: p}}}"),
         ""
     );
     let all = config("{producer: {required_acks: -1}}");

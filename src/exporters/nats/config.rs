@@ -13,7 +13,7 @@ use tidegate_nats::{NatsConnection, NatsTlsConfig};
 use super::part::ID_BYTES;
 use crate::batch::{Signal, TelemetryEncoding};
 use crate::config::{ByteSize, Node, Ordered, Problems};
-use crate::delivery::{Delivery, QueueConfig, RetryConfig, Shape, Speaks, TemporalityChoice};
+use crate::delivery::{Delivery, QueueConfig, RetryConfig, Speaks};
 use crate::net::Coding;
 
 crate::choices! {
@@ -141,16 +141,7 @@ impl NatsExporterConfig {
 
     /// The producer bounds each attempt: one that ends early could not say which messages the stream has.
     pub(super) fn delivery(&self) -> Delivery {
-        Delivery {
-            queue: self.sending_queue.clone(),
-            retry: self.retry_on_failure.clone(),
-            timeout: None,
-            temporality: TemporalityChoice::Preserve,
-            refuses_falling: false,
-            shape: Shape::NONE,
-            in_order: false,
-            together: None,
-        }
+        Delivery::plain(self.sending_queue.clone(), self.retry_on_failure.clone())
     }
 
     fn check(&self, at: &Node, cx: &mut Problems) {

@@ -16,17 +16,16 @@ use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use parking_lot::Mutex;
 use tidegate_nats::NatsConnection;
 use tidegate_nats::transport::{
     NatsMessageOut, NatsProducer, NatsSendError, StreamOptions, header_bytes, is_header,
 };
-use tokio::sync::OnceCell;
 
 use crate::batch::{Signal, TelemetryEncoding};
 use crate::component::{ConfigType, ExporterFactory, Factory, PeerLabels, Shared, Stability};
 use crate::config::ByteSize;
 use crate::delivery::{Attempt, Destination, EncodingPermit, ExportRequest, INLINE_BYTES, Outcome, apart};
+use crate::exporters::producer_cell::ProducerCell;
 use crate::exporters::progress::{MessagePart, Progress};
 use crate::net::{Coding, compress};
 use config::NatsExporterConfig;
@@ -80,7 +79,7 @@ struct NatsWriter {
     max_in_flight: usize,
     timeout: Duration,
     /// Replaced after the loss of the connection.
-    producer: Mutex<Arc<OnceCell<Arc<NatsProducer>>>>,
+    producer: ProducerCell<NatsProducer>,
 }
 
 /// What a signal becomes.
@@ -132,7 +131,7 @@ impl NatsWriter {
             max_message_bytes: config.max_message_size.map_or(usize::MAX, ByteSize::as_usize),
             max_in_flight: config.max_in_flight.get(),
             timeout: config.timeout,
-            producer: Mutex::default(),
+            producer: ProducerCell::default(),
         }
     }
 
@@ -142,44 +141,24 @@ impl NatsWriter {
 
     /// The producer, which connects when it is needed first, and after its connection is lost.
     async fn producer(&self) -> Result<Arc<NatsProducer>, NatsSendError> {
-        let cell = {
-            let mut cell = self.producer.lock();
-            if cell.get().is_some_and(|producer| producer.is_lost()) {
-                *cell = Arc::default();
-            }
-            cell.clone()
-        };
-        let connect = || async {
+        self.producer.replace_if(|producer| producer.is_lost());
+        let connect = async || {
             let subjects: Vec<_> = self.targets.iter().map(|target| target.subject.clone()).collect();
             let stream = self.stream.as_ref().map(|stream| (stream, &*subjects));
-            let connected =
-                NatsProducer::connect(&self.connection, self.timeout, self.max_in_flight, stream).await;
-            connected.map(Arc::new)
+            NatsProducer::connect(&self.connection, self.timeout, self.max_in_flight, stream).await
         };
-        cell.get_or_try_init(connect).await.cloned()
+        self.producer.get(connect).await
     }
 
-    /// Takes a producer out of use, so that the next attempt connects again.
-    fn replace(&self, broken: &Arc<NatsProducer>) {
-        let mut cell = self.producer.lock();
-        if cell.get().is_some_and(|current| Arc::ptr_eq(current, broken)) {
-            *cell = Arc::default();
-        }
-    }
-
-    /// The progress that an earlier attempt left on the export request, or a new one.
+    /// The progress of a request, which is one part at first.
     async fn progress(&self, export: &ExportRequest) -> Result<Arc<Progress<NatsPart>>, String> {
-        if let Some(progress) = export.attempt_state().get::<Progress<NatsPart>>() {
-            progress.begin();
-            return Ok(progress);
-        }
-        let (export, bytes) = export.clone().weighed(ExportRequest::message_bytes).await?;
-        let permit = EncodingPermit::reserve(&self.shared, bytes).await;
-        let whole = export.clone();
-        let (part, held) = permit.make(move || NatsPart::whole(whole.encoded())).await?;
-        let progress = Arc::new(Progress::new(vec![part], held));
-        export.attempt_state().set(progress.clone());
-        Ok(progress)
+        Progress::of(
+            export,
+            &self.shared,
+            |_| 0,
+            |encoded| vec![NatsPart::whole(encoded)],
+        )
+        .await
     }
 
     /// The most bytes of a message.
@@ -268,15 +247,11 @@ fn form(part: &NatsPart, encoding: TelemetryEncoding, coding: Coding, most: usiz
     Ok(Formed::Payload(packed.into()))
 }
 
-/// The outcome if there is no connection.
+/// The outcome when the connection fails.
 fn unconnected(error: NatsSendError) -> Outcome {
     let why = error.to_string();
     match error {
-        NatsSendError::Login(_) => Outcome::Denied {
-            retries: true,
-            after: None,
-            why,
-        },
+        NatsSendError::Login(_) => Outcome::login(why),
         NatsSendError::Permanent(_) => Outcome::permanent(why),
         _ => Outcome::retry(why),
     }
@@ -310,8 +285,7 @@ impl Attempt for NatsWriter {
     }
 
     async fn close(&self, deadline: Instant) {
-        let cell = std::mem::take(&mut *self.producer.lock());
-        if let Some(producer) = cell.get().cloned() {
+        if let Some(producer) = self.producer.take() {
             let left = deadline.saturating_duration_since(Instant::now());
             producer.close(left).await;
         }

@@ -25,7 +25,7 @@ pub(super) struct NatsPart {
 }
 
 impl NatsPart {
-    /// A whole request. The id is random, so that equal requests are no duplicates.
+    /// A whole request. The id is random, so that equal requests do not count as duplicates.
     pub(super) fn whole(encoded: Encoded) -> Self {
         let mut id = String::with_capacity(DIGITS);
         // A `String` takes all text.
@@ -72,7 +72,7 @@ mod tests {
         let encoded = points(4).payload.encode();
         let whole = NatsPart::whole(encoded.clone());
         let again = NatsPart::whole(encoded);
-        assert_ne!(whole.id, again.id, "equal requests are no duplicates");
+        assert_ne!(whole.id, again.id, "equal requests do not count as duplicates");
         let [left, right] = whole.halves().unwrap();
         assert_ne!(left.id, right.id);
         let [same, _] = whole.halves().unwrap();

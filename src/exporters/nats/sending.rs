@@ -127,7 +127,7 @@ impl<'a> NatsSending<'a> {
             // A new connection creates the stream that the options name.
             NatsSendError::NoStream(_) if self.writer.stream.is_none() => self.failed = Some(why),
             NatsSendError::Login(_) | NatsSendError::Broken(_) | NatsSendError::NoStream(_) => {
-                self.writer.replace(&self.producer);
+                self.writer.producer.replace(&self.producer);
                 self.failed = Some(why);
             }
             NatsSendError::Retry(_) => self.failed = Some(why),

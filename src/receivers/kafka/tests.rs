@@ -4,26 +4,18 @@
 
 use bytes::Bytes;
 use opentelemetry_proto::tonic::collector::logs::v1::ExportLogsServiceRequest;
-use opentelemetry_proto::tonic::logs::v1::{LogRecord, ResourceLogs, ScopeLogs};
 use prost::Message;
 use tidegate_kafka::transport::{IncomingMessage, PartitionKey};
 
 use super::*;
 use crate::batch::{Batch, TelemetryEncoding, json};
-use crate::component::testing::{Sink, options};
+use crate::component::testing::{Sink, names_mistakes, options, problems};
 use crate::component::{Consumer, Entry, EntryCounts, Flow, Limit, Refused};
-use crate::config::{Decode, Problems, parse_text};
+use crate::receivers::messages::testing::logs;
 use crate::receivers::messages::{Taken, Why};
 
 fn config(yaml: &str) -> KafkaReceiverConfig {
     options(yaml).unwrap()
-}
-
-fn problems(yaml: &str) -> String {
-    let mut problems = Problems::default();
-    let node = parse_text("test.yaml", yaml, &mut problems).unwrap();
-    let _ = KafkaReceiverConfig::decode(&node, &mut problems);
-    problems.to_string()
 }
 
 #[test]
@@ -41,10 +33,13 @@ fn the_defaults_are_those_of_the_collector() {
 
 #[test]
 fn a_default_that_loses_data_is_warned_about_with_its_cure() {
-    let default = problems("{}");
+    let default = problems::<KafkaReceiverConfig>("{}");
     assert!(default.contains("a crash loses them"), "{default}");
     assert!(default.contains("message_marking: {after: true}"), "{default}");
-    assert_eq!(problems("{message_marking: {after: true}}"), "");
+    assert_eq!(
+        problems::<KafkaReceiverConfig>("{message_marking: {after: true}}"),
+        ""
+    );
 }
 
 #[test]
@@ -61,7 +56,7 @@ fn old_topics_are_read_and_the_options_of_a_signal_win() {
 
 #[test]
 fn mistakes_are_named() {
-    for (yaml, expected) in [
+    names_mistakes::<KafkaReceiverConfig>(&[
         ("{brokers: [kafka]}", "is not a host and a port"),
         ("{logs: {topics: [\"^a\"]}}", "logs: `topic`: `^a`"),
         ("{logs: {topics: [a], topic: b}}", "either `topics` or `topic`"),
@@ -74,13 +69,7 @@ fn mistakes_are_named() {
             "at least one header",
         ),
         ("{initial_offset: newest}", "latest"),
-    ] {
-        let said = problems(yaml);
-        assert!(
-            said.contains("error") && said.contains(expected),
-            "{yaml}: {said}"
-        );
-    }
+    ]);
 }
 
 #[test]
@@ -90,21 +79,6 @@ fn a_topic_of_two_signals_is_an_error() {
         .err()
         .unwrap();
     assert!(error.contains("more than one signal"), "{error}");
-}
-
-fn logs(records: usize) -> Vec<u8> {
-    let scope = ScopeLogs {
-        log_records: vec![LogRecord::default(); records],
-        ..Default::default()
-    };
-    let resource = ResourceLogs {
-        scope_logs: vec![scope],
-        ..Default::default()
-    };
-    let request = ExportLogsServiceRequest {
-        resource_logs: vec![resource],
-    };
-    request.encode_to_vec()
 }
 
 fn message(topic: &str, value: Option<Vec<u8>>) -> IncomingMessage {

@@ -41,7 +41,7 @@ struct DeliveryState {
 }
 
 impl Deliveries {
-    /// Notes the consumer. One that was created anew delivers messages again on purpose, so their answers are forgotten.
+    /// Notes the consumer. One that was created again delivers messages again on purpose, so the gateway forgets its answers.
     pub(super) fn open(&self, created: i128) {
         let mut state = self.state.lock();
         if state.consumer != created {
@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn a_consumer_that_was_created_anew_delivers_answered_messages_again() {
+    fn a_consumer_that_was_created_again_delivers_answered_messages() {
         let deliveries = Deliveries::default();
         deliveries.open(1);
         deliveries.arrive(key(1), &"a".into());

@@ -4,30 +4,22 @@
 
 use bytes::Bytes;
 use opentelemetry_proto::tonic::collector::logs::v1::ExportLogsServiceRequest;
-use opentelemetry_proto::tonic::logs::v1::{LogRecord, ResourceLogs, ScopeLogs};
 use prost::Message;
 use tidegate_nats::transport::{DeliverFrom, MessageKey, NatsMessageIn};
 
 use super::*;
-use crate::component::testing::{Sink, options};
-use crate::config::{Decode, Problems, parse_text};
+use crate::component::testing::{Sink, names_mistakes, options, problems};
 use crate::net::{Coding, compress};
+use crate::receivers::messages::testing::logs;
 use crate::receivers::messages::{Taken, Why};
 
 fn config(yaml: &str) -> NatsReceiverConfig {
     options(yaml).unwrap()
 }
 
-fn problems(yaml: &str) -> String {
-    let mut problems = Problems::default();
-    let node = parse_text("test.yaml", yaml, &mut problems).unwrap();
-    let _ = NatsReceiverConfig::decode(&node, &mut problems);
-    problems.to_string()
-}
-
 #[test]
 fn each_signal_has_a_consumer_of_its_own() {
-    assert_eq!(problems("{}"), "");
+    assert_eq!(problems::<NatsReceiverConfig>("{}"), "");
     let config =
         config("{stream: otlp, logs: {subjects: [\"a.>\"], stream: b, durable: d}, deliver_policy: new}");
     let consumer = config.consumer(Signal::Metrics);
@@ -47,7 +39,7 @@ fn each_signal_has_a_consumer_of_its_own() {
 
 #[test]
 fn mistakes_are_named() {
-    for (yaml, expected) in [
+    names_mistakes::<NatsReceiverConfig>(&[
         ("{servers: [\"http://a\"]}", "is not a URL"),
         ("{logs: {subjects: [\"a b\"]}}", "is not a subject such as"),
         (
@@ -69,28 +61,7 @@ fn mistakes_are_named() {
             "at least one header",
         ),
         ("{deliver_policy: newest}", "last"),
-    ] {
-        let said = problems(yaml);
-        assert!(
-            said.contains("error") && said.contains(expected),
-            "{yaml}: {said}"
-        );
-    }
-}
-
-fn logs(records: usize) -> Vec<u8> {
-    let scope = ScopeLogs {
-        log_records: vec![LogRecord::default(); records],
-        ..Default::default()
-    };
-    let resource = ResourceLogs {
-        scope_logs: vec![scope],
-        ..Default::default()
-    };
-    let request = ExportLogsServiceRequest {
-        resource_logs: vec![resource],
-    };
-    request.encode_to_vec()
+    ]);
 }
 
 fn message(payload: Vec<u8>, coding: Option<&str>) -> NatsMessageIn {

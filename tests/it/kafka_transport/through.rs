@@ -9,7 +9,7 @@ use tidegate::batch::Signal;
 use super::out::{sent, writer};
 use super::topic;
 use crate::kit::kafka_broker::{KafkaBroker, PARTITIONS};
-use crate::kit::numbered::{SIGNALS, accepted_items, arrived, body, send_items};
+use crate::kit::numbered::{SIGNALS, accepted_items, arrived, body, pass_all, send_items};
 use crate::kit::{Gateway, OtlpSink, SOON, free_port, wait_until};
 
 /// A gateway from Kafka to a sink. Messages come again unless the sink has them.
@@ -73,24 +73,12 @@ fn all_signals_pass_through_kafka_in_both_encodings() {
             sink.port(),
             &format!(", group_id: {encoding}, {}", blocks("topics")),
         );
-        for (signal, ..) in SIGNALS {
-            for request in 0..20 {
-                send_items(port, signal, request * 50..request * 50 + 50);
-            }
-        }
-        let all: Vec<u64> = (0..1_000).collect();
-        for (signal, ..) in SIGNALS {
-            wait_until(SOON, "all items have arrived", || {
-                arrived(&sink, signal).len() >= 1_000
-            });
-            assert_eq!(arrived(&sink, signal), all, "{encoding}");
-            wait_until(SOON, "the exporter counts them", || {
-                sent(&from, signal) == 1_000.0
-            });
-            wait_until(SOON, "the receiver counts them", || {
-                accepted(&to, signal) == 1_000.0
-            });
-        }
+        pass_all(
+            port,
+            &sink,
+            |signal| sent(&from, signal),
+            |signal| accepted(&to, signal),
+        );
         assert_eq!(to.own_metric("tidegate_kafka_skipped_messages_total", &[]), 0.0);
         from.stop();
         to.stop();

@@ -14,7 +14,7 @@ use std::ops::Range;
 use tidegate::batch::Signal;
 use tidegate_requests::{gauge, int, request};
 
-use super::{Gateway, OtlpSink, http};
+use super::{Gateway, OtlpSink, SOON, http, wait_until};
 
 /// Of each signal: its path, its topic in Kafka.
 pub(crate) const SIGNALS: [(Signal, &str, &str); 3] = [
@@ -156,4 +156,33 @@ pub(crate) fn accepted_items(gateway: &Gateway, receiver: &str, signal: Signal) 
         Signal::Logs => "otelcol_receiver_accepted_log_records",
     };
     gateway.own_metric(name, &[&format!("receiver=\"{receiver}\"")])
+}
+
+/// Sends 1,000 items of each signal. They arrive once, and both gateways count them.
+pub(crate) fn pass_all(
+    port: u16,
+    sink: &OtlpSink,
+    sent: impl Fn(Signal) -> f64,
+    accepted: impl Fn(Signal) -> f64,
+) {
+    const ITEMS: u64 = 1_000;
+    for (signal, ..) in SIGNALS {
+        for first in (0..ITEMS).step_by(50) {
+            send_items(port, signal, first..first + 50);
+        }
+    }
+    for (signal, ..) in SIGNALS {
+        wait_until(SOON, "all items have arrived", || {
+            arrived(sink, signal).len() as u64 >= ITEMS
+        });
+        assert_eq!(arrived(sink, signal), (0..ITEMS).collect::<Vec<_>>());
+        for (who, count) in [
+            ("exporter", &sent as &dyn Fn(Signal) -> f64),
+            ("receiver", &accepted),
+        ] {
+            wait_until(SOON, &format!("the {who} counts them"), || {
+                count(signal) == ITEMS as f64
+            });
+        }
+    }
 }

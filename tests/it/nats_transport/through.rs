@@ -8,7 +8,7 @@ use tidegate::batch::Signal;
 use super::out::{sent, writer};
 use super::stream;
 use crate::kit::nats_server::NatsServer;
-use crate::kit::numbered::{SIGNALS, accepted_items, arrived, body, send_items};
+use crate::kit::numbered::{accepted_items, arrived, body, pass_all, send_items};
 use crate::kit::{Gateway, OtlpSink, SOON, free_port, wait_until};
 
 /// A gateway from NATS to a sink. A message is answered when the sink has it.
@@ -56,23 +56,12 @@ fn all_signals_pass_through_nats_in_both_encodings() {
         let (from, port) = writer(&server, &options);
         let options = format!(", durable: {encoding}, {}", blocks("subjects", "[", "]"));
         let to = reader(&server, sink.port(), &options);
-        for (signal, ..) in SIGNALS {
-            for request in 0..20 {
-                send_items(port, signal, request * 50..request * 50 + 50);
-            }
-        }
-        for (signal, ..) in SIGNALS {
-            wait_until(SOON, "all items have arrived", || {
-                arrived(&sink, signal).len() >= 1_000
-            });
-            assert_eq!(arrived(&sink, signal), all(1_000), "{encoding}");
-            wait_until(SOON, "the exporter counts them", || {
-                sent(&from, signal) == 1_000.0
-            });
-            wait_until(SOON, "the receiver counts them", || {
-                accepted(&to, signal) == 1_000.0
-            });
-        }
+        pass_all(
+            port,
+            &sink,
+            |signal| sent(&from, signal),
+            |signal| accepted(&to, signal),
+        );
         assert_eq!(to.own_metric("tidegate_nats_skipped_messages_total", &[]), 0.0);
         from.stop();
         to.stop();

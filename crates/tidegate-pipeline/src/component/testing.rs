@@ -117,12 +117,31 @@ pub fn add_cluster(shared: &Shared) -> Arc<Cluster> {
 /// # Errors
 /// The text is not YAML, or its options are invalid for `C`.
 pub fn options<C: tidegate_config::Decode>(yaml: &str) -> Result<C, String> {
-    let mut problems = tidegate_config::Problems::default();
-    let node = tidegate_config::parse_text("test.yaml", yaml, &mut problems);
-    let options = node.and_then(|node| C::decode(&node, &mut problems));
+    let (options, problems) = decoded(yaml);
     options
         .filter(|_| !problems.has_errors())
         .ok_or_else(|| problems.to_string())
+}
+
+/// The errors and the warnings of options of type `C`.
+pub fn problems<C: tidegate_config::Decode>(yaml: &str) -> String {
+    decoded::<C>(yaml).1.to_string()
+}
+
+/// Decodes options that are wrong. Panics unless the errors of each contain the text beside it.
+pub fn names_mistakes<C: tidegate_config::Decode>(mistakes: &[(&str, &str)]) {
+    for (yaml, expected) in mistakes {
+        let (_, problems) = decoded::<C>(yaml);
+        let said = problems.to_string();
+        assert!(problems.has_errors() && said.contains(expected), "{yaml}: {said}");
+    }
+}
+
+fn decoded<C: tidegate_config::Decode>(yaml: &str) -> (Option<C>, tidegate_config::Problems) {
+    let mut problems = tidegate_config::Problems::default();
+    let node = tidegate_config::parse_text("test.yaml", yaml, &mut problems);
+    let options = node.and_then(|node| C::decode(&node, &mut problems));
+    (options, problems)
 }
 
 /// Decodes options of type `C` from YAML. Panics with the problems.

@@ -237,6 +237,20 @@ pub struct Delivery {
 }
 
 impl Delivery {
+    /// Requests go as they are, alone and in any order, without a time limit.
+    pub const fn plain(queue: QueueConfig, retry: RetryConfig) -> Self {
+        Self {
+            queue,
+            retry,
+            timeout: None,
+            temporality: TemporalityChoice::Preserve,
+            refuses_falling: false,
+            shape: Shape::NONE,
+            in_order: false,
+            together: None,
+        }
+    }
+
     pub(super) fn rules(&self) -> DeliveryRules {
         DeliveryRules {
             consumers: self.queue.num_consumers.get(),

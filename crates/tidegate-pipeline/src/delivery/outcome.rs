@@ -67,6 +67,15 @@ impl Outcome {
         }
     }
 
+    /// The peer does not accept the user. A retry may help, because someone may change that.
+    pub const fn login(why: String) -> Self {
+        Self::Denied {
+            retries: true,
+            after: None,
+            why,
+        }
+    }
+
     /// The error, or `None` after success.
     pub fn error(&self) -> Option<&str> {
         match self {

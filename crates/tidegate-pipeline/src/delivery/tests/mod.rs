@@ -56,16 +56,7 @@ fn delivery() -> Delivery {
         initial_interval: Duration::from_millis(5),
         ..RetryConfig::default()
     };
-    Delivery {
-        queue: QueueConfig::default(),
-        retry,
-        timeout: None,
-        temporality: TemporalityChoice::Preserve,
-        refuses_falling: false,
-        shape: Shape::NONE,
-        in_order: false,
-        together: None,
-    }
+    Delivery::plain(QueueConfig::default(), retry)
 }
 
 fn setup(delivery: &Delivery, answer: Answer) -> Setup {
