@@ -23,7 +23,7 @@ they measured and leave the others.
 const BEGIN: &str = "<!-- section ";
 const BEGUN: &str = " -->\n";
 
-/// The clusters come after the groups. They are no group: they have a command of their own.
+/// The clusters come after the groups. They are not a group: they have a command of their own.
 pub(crate) const CLUSTER: &str = "cluster";
 
 /// What a page says of the figures of a run.

@@ -177,7 +177,7 @@ def test_no_rule_of_a_policy_opens_all_ports(values: Path) -> None:
         ("", "gateway: {replicas: 2}\nagent: {interval: 3s}", "interval"),
         ("direct: {tokenSecretRef: {name: a}}", "gateway: {replicas: 2}", "tokenSecretRef"),
         ("expectAgents: sometimes", "gateway: {replicas: 2}", "expectAgents"),
-        ("expectAgents: true", "gateway: {replicas: 2}\nagent: {enabled: false}", "there are no agents"),
+        ("expectAgents: true", "gateway: {replicas: 2}\nagent: {enabled: false}", "expectAgents needs agents"),
         ("engine: nats", "", "cluster.nats.servers"),
         ("engine: nats, nats: {servers: ['nats://u:p@nats:4222']}", "", "servers"),
         ("engine: nats, nats: {servers: ['nats://a:1'], credentialsSecretRef: {name: a}}", "", "credentialsSecretRef"),

@@ -141,7 +141,7 @@ impl DurableConsumer {
     /// `fetch_bytes`: the most bytes of a pull. It has room for one message of the largest size in any case.
     ///
     /// # Errors
-    /// There is no stream, or the consumer has other messages.
+    /// The stream does not exist, or the consumer has other messages.
     pub async fn open(
         link: Arc<TransportLink>,
         options: &DurableOptions,

@@ -4,7 +4,7 @@
 {{- define "tidegate.checkCluster" -}}
 {{- $cluster := .Values.cluster -}}
 {{- $name := include "tidegate.clusterName" . -}}
-{{- if and $cluster.expectAgents (not .Values.agent.enabled) }}{{ fail "cluster.expectAgents: there are no agents: set agent.enabled: true, or expectAgents: false" }}{{ end -}}
+{{- if and $cluster.expectAgents (not .Values.agent.enabled) }}{{ fail "cluster.expectAgents needs agents: set agent.enabled: true, or expectAgents: false" }}{{ end -}}
 {{- if gt (len $name) 64 }}{{ fail (printf "cluster.name: %s has more than 64 characters: set a shorter name" $name) }}{{ end -}}
 {{- if eq $cluster.engine "direct" -}}
 {{- $budget := .Values.gateway.podDisruptionBudget -}}
