@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-//! A real broker, which keeps its ports and its data over restarts.
+//! A real broker, which keeps its ports and its data over restarts. NATS may have several.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -9,7 +9,6 @@ use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
 use super::member::Member;
-use super::store::Store;
 use super::{kafka, nats};
 use crate::BenchError;
 use crate::gateway::free_port;
@@ -31,62 +30,56 @@ enum Program {
 pub(super) struct Broker {
     pub(super) member: Member,
     program: Program,
-    port: u16,
-    /// Where the proxy of each replica forwards to.
-    pub(super) upstreams: Vec<u16>,
+    /// Where agents connect to.
+    pub(super) port: u16,
     data: TempDir,
     /// When it started, until it is ready.
     starts_since: Option<Instant>,
 }
 
 impl Broker {
-    /// A NATS server that is not started, for so many replicas and agents.
+    /// NATS servers that are not started, for so many agents.
     pub(super) fn nats(
         binary: &Path,
-        replicas: usize,
+        servers: usize,
         agents: usize,
         logs: &Path,
-    ) -> Result<Self, BenchError> {
-        let (port, data) = (free_port()?, TempDir::new_in(logs)?);
-        nats::configure(data.path(), port, agents)?;
-        Ok(Self {
-            member: Member::new("nats-server".to_owned(), logs),
-            program: Program::Nats(binary.to_owned()),
-            port,
-            upstreams: vec![port; replicas],
-            data,
-            starts_since: None,
-        })
+    ) -> Result<Vec<Self>, BenchError> {
+        let routes = (0..servers).map(|_| free_port());
+        let routes = routes.collect::<Result<Vec<_>, BenchError>>()?;
+        let server = |number| {
+            let (port, data) = (free_port()?, TempDir::new_in(logs)?);
+            nats::configure(data.path(), port, (number, &routes), agents)?;
+            let name = match servers {
+                1 => "nats-server".to_owned(),
+                _ => format!("nats-server-{number}"),
+            };
+            Ok(Self {
+                member: Member::new(name, logs),
+                program: Program::Nats(binary.to_owned()),
+                port,
+                data,
+                starts_since: None,
+            })
+        };
+        (0..servers).map(server).collect()
     }
 
-    /// A Kafka broker that is not started. A client connects to the address that the broker names, so each replica has a
-    /// listener of its own, whose address is that of its proxy.
-    pub(super) fn kafka(jars: &Path, proxies: &[u16], logs: &Path) -> Result<Self, BenchError> {
+    /// A Kafka broker that is not started, and where the proxy of each replica forwards to. A client connects to the address
+    /// that the broker names, so each replica has a listener of its own, whose address is that of its proxy.
+    pub(super) fn kafka(jars: &Path, proxies: &[u16], logs: &Path) -> Result<(Self, Vec<u16>), BenchError> {
         let (port, controller, data) = (free_port()?, free_port()?, TempDir::new_in(logs)?);
         let upstreams = proxies.iter().map(|_| free_port());
         let upstreams = upstreams.collect::<Result<Vec<_>, BenchError>>()?;
         kafka::configure(jars, data.path(), [port, controller], &upstreams, proxies)?;
-        Ok(Self {
+        let broker = Self {
             member: Member::new("kafka".to_owned(), logs),
             program: Program::Kafka(jars.to_owned()),
             port,
-            upstreams,
             data,
             starts_since: None,
-        })
-    }
-
-    /// The store behind this port of the machine.
-    pub(super) fn store(&self, port: u16) -> Store {
-        match self.program {
-            Program::Nats(_) => Store::Nats(format!("nats://127.0.0.1:{port}")),
-            Program::Kafka(_) => Store::Kafka(format!("127.0.0.1:{port}")),
-        }
-    }
-
-    /// The store without a proxy.
-    pub(super) fn direct_store(&self) -> Store {
-        self.store(self.port)
+        };
+        Ok((broker, upstreams))
     }
 
     /// Starts it.

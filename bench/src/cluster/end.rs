@@ -23,8 +23,7 @@ impl Cluster {
     pub(super) fn wait_until_ready(&mut self) -> Result<(), BenchError> {
         let begun = Instant::now();
         let is_ready = |cluster: &Self| {
-            cluster.broker.as_ref().is_none_or(Broker::is_ready)
-                && cluster.replicas.iter().all(Replica::is_ready)
+            cluster.brokers.iter().all(Broker::is_ready) && cluster.replicas.iter().all(Replica::is_ready)
         };
         while !is_ready(self) {
             self.step()?;
@@ -51,12 +50,12 @@ impl Cluster {
         self.check_own_metrics()?;
         for number in 0..REPLICAS {
             self.replicas[number].kill(&self.violations);
-            if self.broker.is_none() {
+            if !self.has_broker() {
                 self.replicas[number].start()?;
                 self.wait_until_ready()?;
             }
         }
-        if self.broker.is_some() {
+        if self.has_broker() {
             self.replicas.iter_mut().try_for_each(Replica::start)?;
         }
         self.wait_until_ready()?;

@@ -13,6 +13,7 @@ use rand::{Rng, SeedableRng};
 use tempfile::TempDir;
 
 use super::Cluster;
+use super::broker::Broker;
 use super::fleet::AgentAct;
 use super::options::Options;
 use super::schedule::{CUT, FULL, Fault, PUT_BACK, STOP, Schedule};
@@ -62,7 +63,7 @@ pub(super) enum Event {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Repair {
     StartReplica(usize),
-    StartServer,
+    StartServer(usize),
     Continue(usize),
     Reconnect(usize),
     Empty,
@@ -166,7 +167,7 @@ impl FaultInjector {
             self.note(&format!("{repair:?}"))?;
             match repair {
                 Repair::StartReplica(number) => cluster.replicas[number].start()?,
-                Repair::StartServer => cluster.start_server()?,
+                Repair::StartServer(number) => cluster.brokers[number].start()?,
                 Repair::Continue(number) => {
                     cluster.replicas[number].member.pause(false)?;
                     self.wait_for_copies(cluster);
@@ -177,11 +178,8 @@ impl FaultInjector {
                     self.wait_for_copies(cluster);
                 }
                 Repair::Empty => {
-                    let is_empty = match &mut cluster.broker {
-                        Some(broker) if broker.is_ready() => broker.empty().is_ok(),
-                        _ => false,
-                    };
-                    if !is_empty {
+                    let is_empty = cluster.only_broker().map(|broker| broker.empty().is_ok());
+                    if is_empty != Some(true) {
                         self.repairs.push((Instant::now() + RETRY, Repair::Empty));
                     }
                 }
@@ -191,7 +189,7 @@ impl FaultInjector {
     }
 
     fn wait_for_copies(&mut self, cluster: &Cluster) {
-        if cluster.broker.is_none() {
+        if !cluster.has_broker() {
             self.schedule.delay(Instant::now() + COPYING);
         }
     }
@@ -213,7 +211,7 @@ impl FaultInjector {
         let is_rested = self.repaired_at.is_none_or(|at| now >= at + REST);
         let may = is_rested && self.repairs.is_empty() && cluster.is_whole();
         if let Some((_, earlier)) = self.earlier.take_if(|(due, _)| may && *due <= now)
-            && let Some(broker) = &mut cluster.broker
+            && let Some(broker) = cluster.only_broker()
         {
             broker.put_back(earlier.path())?;
             self.restored_at = Some(now + RESTORING);
@@ -283,20 +281,20 @@ impl FaultInjector {
     }
 
     fn kill_server(&mut self, cluster: &mut Cluster) -> bool {
-        match &mut cluster.broker {
-            Some(broker) if broker.is_ready() => {
-                broker.kill();
-                self.repair_within(MAX_SERVER_DOWN, Repair::StartServer);
-                true
-            }
-            _ => false,
+        // Of several servers, a minority may be down.
+        let may = cluster.has_broker() && cluster.brokers.iter().all(Broker::is_ready);
+        if may {
+            let number = self.random.random_range(0..cluster.brokers.len());
+            cluster.brokers[number].kill();
+            self.repair_within(MAX_SERVER_DOWN, Repair::StartServer(number));
         }
+        may
     }
 
     fn fill(&mut self, cluster: &mut Cluster) -> Result<bool, BenchError> {
         let is_full = self.repairs.iter().any(|(_, repair)| *repair == Repair::Empty);
-        match &mut cluster.broker {
-            Some(broker) if broker.is_ready() && !is_full && self.earlier.is_none() => {
+        match cluster.only_broker() {
+            Some(broker) if !is_full && self.earlier.is_none() => {
                 broker.fill()?;
                 self.repair_between(FULL, Repair::Empty);
                 Ok(true)
@@ -310,8 +308,8 @@ impl FaultInjector {
         let is_full = self.repairs.iter().any(|(_, repair)| *repair == Repair::Empty);
         let now = Instant::now();
         let may = self.earlier.is_none() && !is_full;
-        match &mut cluster.broker {
-            Some(broker) if may && broker.is_ready() => {
+        match cluster.only_broker() {
+            Some(broker) if may => {
                 self.earlier = Some((now + PUT_BACK, broker.keep_state()?));
                 Ok(true)
             }

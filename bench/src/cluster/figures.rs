@@ -76,7 +76,7 @@ impl Figures {
         if let Some(producer) = &cluster.producer {
             self.add_usage(&producer.member);
         }
-        if let Some(broker) = &cluster.broker {
+        for broker in &cluster.brokers {
             self.add_usage(&broker.member);
         }
         for replica in &cluster.replicas {

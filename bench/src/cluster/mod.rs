@@ -75,7 +75,8 @@ struct Cluster {
     fleet: Fleet,
     /// The network of each replica.
     proxies: Vec<Proxy>,
-    broker: Option<Broker>,
+    /// The servers of the store. `direct` has none.
+    brokers: Vec<Broker>,
     violations: Violations,
     page_timeout: Duration,
     next_look: Instant,
@@ -132,9 +133,9 @@ fn run_with(agents: usize, binary: &Path, logs: &Path, options: &Options) -> Res
     })
 }
 
-/// The broker, the network of each replica, and the stores behind: that of producers, and that of each replica.
+/// The brokers, the network of each replica, and the stores behind: that of producers, and that of each replica.
 struct Network {
-    broker: Option<Broker>,
+    brokers: Vec<Broker>,
     proxies: Vec<Proxy>,
     of_producers: Store,
     of_replicas: Vec<Store>,
@@ -146,37 +147,46 @@ impl Network {
         let listeners = listeners.collect::<Result<Vec<_>, _>>()?;
         let ports = listeners.iter().map(|listener| Ok(listener.local_addr()?.port()));
         let ports = ports.collect::<Result<Vec<u16>, BenchError>>()?;
-        let broker = match &options.engine {
-            EngineChoice::Nats(server) => Some(Broker::nats(server, REPLICAS, agents, logs)?),
-            EngineChoice::Kafka(jars) => Some(Broker::kafka(jars, &ports, logs)?),
-            EngineChoice::Direct => None,
-        };
-        let (upstreams, of_producers, of_replicas) = match &broker {
-            Some(broker) => {
-                let of_replicas = ports.iter().map(|port| broker.store(*port)).collect();
-                (broker.upstreams.clone(), broker.direct_store(), of_replicas)
+        let (brokers, upstreams, of_producers, of_replicas) = match &options.engine {
+            EngineChoice::Nats(server) => {
+                let brokers = Broker::nats(server, options.servers, agents, logs)?;
+                let servers: Vec<_> = brokers.iter().map(|broker| broker.port).collect();
+                // A replica has one server, which may be another than that of its peer.
+                let upstreams = servers.iter().copied().cycle().take(REPLICAS).collect();
+                let of_replicas = ports.iter().map(|port| Store::nats(&[*port], servers.len()));
+                let of_replicas = of_replicas.collect();
+                (
+                    brokers,
+                    upstreams,
+                    Store::nats(&servers, servers.len()),
+                    of_replicas,
+                )
             }
-            None => {
+            EngineChoice::Kafka(jars) => {
+                let (broker, upstreams) = Broker::kafka(jars, &ports, logs)?;
+                let of_producers = Store::kafka(broker.port);
+                let of_replicas = ports.iter().map(|port| Store::kafka(*port)).collect();
+                (vec![broker], upstreams, of_producers, of_replicas)
+            }
+            EngineChoice::Direct => {
                 let own = (0..REPLICAS)
                     .map(|_| free_port())
                     .collect::<Result<Vec<_>, _>>()?;
                 let of_replicas = (0..REPLICAS).map(|number| between_replicas(number, &own, &ports));
                 let of_replicas = of_replicas.collect();
-                (own.clone(), addresses(&own), of_replicas)
+                (Vec::new(), own.clone(), addresses(&own), of_replicas)
             }
         };
         let proxies = listeners.into_iter().zip(upstreams);
         let proxies = proxies.map(|(listener, upstream)| Proxy::start(listener, upstream));
         let mut network = Self {
             proxies: proxies.collect::<Result<_, _>>()?,
-            broker,
+            brokers,
             of_producers,
             of_replicas,
         };
-        if let Some(broker) = &mut network.broker {
-            broker.start()?;
-            broker.wait()?;
-        }
+        network.brokers.iter_mut().try_for_each(Broker::start)?;
+        network.brokers.iter_mut().try_for_each(Broker::wait)?;
         Ok(network)
     }
 }
@@ -208,7 +218,7 @@ impl Cluster {
             replicas,
             fleet: Fleet::start(agents, &network.of_producers, seed, &violations)?,
             proxies: network.proxies,
-            broker: network.broker,
+            brokers: network.brokers,
             producer: None,
             prometheus: None,
             violations,
@@ -232,16 +242,16 @@ impl Cluster {
         for replica in &mut self.replicas {
             replica.look();
         }
-        if let Some(broker) = &mut self.broker
-            && broker.look()?
-        {
-            self.replicas.iter_mut().for_each(Replica::note_server);
+        for broker in &mut self.brokers {
+            if broker.look()? {
+                self.replicas.iter_mut().for_each(Replica::note_server);
+            }
         }
         let is_due = self.next_look <= Instant::now();
         if is_due {
             self.next_look = Instant::now() + LOOK;
         }
-        let brokers = self.broker.iter_mut().map(|broker| &mut broker.member);
+        let brokers = self.brokers.iter_mut().map(|broker| &mut broker.member);
         let producers = self.producer.iter_mut().map(|producer| &mut producer.member);
         let servers = self
             .prometheus
@@ -257,15 +267,25 @@ impl Cluster {
         Ok(())
     }
 
-    fn start_server(&mut self) -> Result<(), BenchError> {
-        self.broker.as_mut().map_or(Ok(()), Broker::start)
+    /// Whether the store is that of a broker. With `direct`, it is that of the replicas.
+    fn has_broker(&self) -> bool {
+        !self.brokers.is_empty()
+    }
+
+    /// The broker, if there is one, and it is ready. A fault of its disk needs that it is alone.
+    fn only_broker(&mut self) -> Option<&mut Broker> {
+        match &mut self.brokers[..] {
+            [broker] if broker.is_ready() => Some(broker),
+            _ => None,
+        }
     }
 
     /// Cuts the network of a replica, or restores it. Without a broker, all replicas lose each other.
     fn cut(&self, number: usize, is_cut: bool) {
-        let proxies = match self.broker {
-            Some(_) => &self.proxies[number..=number],
-            None => &self.proxies,
+        let proxies = if self.has_broker() {
+            &self.proxies[number..=number]
+        } else {
+            &self.proxies
         };
         proxies.iter().for_each(|proxy| proxy.cut(is_cut));
     }
@@ -278,12 +298,12 @@ impl Cluster {
     /// of them must have everything at any time.
     fn may_harm(&self, number: usize) -> bool {
         let is_alive = self.replicas[number].member.is_alive();
-        is_alive && (self.broker.is_some() || self.is_whole())
+        is_alive && (self.has_broker() || self.is_whole())
     }
 
     /// Whether all processes run, reach each other and have been ready.
     fn is_whole(&self) -> bool {
-        let is_ready = self.broker.as_ref().is_none_or(Broker::is_ready);
+        let is_ready = self.brokers.iter().all(Broker::is_ready);
         let has_network = !self.proxies.iter().any(Proxy::is_cut);
         is_ready && has_network && self.replicas.iter().all(Replica::is_ready)
     }

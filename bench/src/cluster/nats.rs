@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-//! A NATS server with JetStream: its files, and a stream that fills its store.
+//! NATS servers with JetStream: their files, and a stream that fills the store.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
@@ -25,15 +25,35 @@ const FILLERS: [usize; 3] = [512 << 10, 16 << 10, 64];
 const FILLER: &str = "filler";
 const REPLY: &str = "filler-reply";
 
-/// Writes its configuration. It writes to disk before it acknowledges, so it loses nothing when it is killed.
-pub(super) fn configure(data: &Path, port: u16, agents: usize) -> Result<(), BenchError> {
-    let text = format!(
+/// Writes the configuration of a server. It writes to disk before it acknowledges, so it loses nothing when it is killed.
+///
+/// `routes`: the port of each server for the others, of which the server has the one with its number. A client reaches only
+/// the servers of its own configuration, because the servers do not advertise each other.
+pub(super) fn configure(
+    data: &Path,
+    port: u16,
+    (number, routes): (usize, &[u16]),
+    agents: usize,
+) -> Result<(), BenchError> {
+    let mut text = format!(
         "listen: \"127.0.0.1:{port}\"
+server_name: server-{number}
 jetstream {{ store_dir: \"{}\", sync_interval: always, max_file_store: {} }}
 ",
         files(data).display(),
         STORE_BYTES + agents * AGENT_BYTES
     );
+    if routes.len() > 1 {
+        let all: Vec<_> = routes
+            .iter()
+            .map(|route| format!("\"nats://127.0.0.1:{route}\""))
+            .collect();
+        text += &format!(
+            "cluster {{ name: test, listen: \"127.0.0.1:{}\", no_advertise: true, routes: [{}] }}\n",
+            routes[number],
+            all.join(", ")
+        );
+    }
     Ok(std::fs::write(config(data), text)?)
 }
 

@@ -16,6 +16,9 @@ const INTERVAL: Duration = Duration::from_secs(1);
 /// The most agents.
 const MAX_AGENTS: usize = 10_000;
 
+/// The most NATS servers: JetStream has 5 copies at most.
+const MAX_SERVERS: usize = 5;
+
 /// The longest interval of a producer. One that is silent for 3 s counts as missing.
 const MAX_INTERVAL: Duration = Duration::from_secs(2);
 
@@ -47,6 +50,8 @@ pub(super) struct Options {
     /// The number of agents of each run.
     pub(super) agents: Vec<usize>,
     pub(super) engine: EngineChoice,
+    /// The number of NATS servers. Each has a copy of all.
+    pub(super) servers: usize,
     pub(super) seed: u64,
     /// The interval of the pages.
     pub(super) interval: Duration,
@@ -63,6 +68,7 @@ struct Values<'a> {
     minutes: f64,
     agents: Vec<usize>,
     engine: &'a str,
+    servers: usize,
     seed: Option<u64>,
     interval: Duration,
     faults: Option<&'a str>,
@@ -93,10 +99,19 @@ impl Options {
             ("direct", ..) => EngineChoice::Direct,
             _ => return Err("--engine wants `nats`, `kafka` or `direct`".into()),
         };
+        let most = if matches!(engine, EngineChoice::Nats(_)) {
+            MAX_SERVERS
+        } else {
+            1
+        };
+        if !(1..=most).contains(&values.servers) {
+            return Err(format!("--servers wants a number from 1 to {most} with this engine").into());
+        }
         Ok(Self {
             time: Duration::try_from_secs_f64(values.minutes * 60.0)?,
             agents: values.agents,
-            faults: faults(values.faults, &engine)?,
+            faults: faults(values.faults, &engine, values.servers)?,
+            servers: values.servers,
             engine,
             seed: values.seed.unwrap_or_else(new_seed),
             interval: values.interval,
@@ -112,6 +127,7 @@ impl<'a> Values<'a> {
             minutes: MINUTES,
             agents: vec![AGENTS],
             engine: "nats",
+            servers: 1,
             seed: None,
             interval: INTERVAL,
             faults: None,
@@ -134,6 +150,7 @@ impl<'a> Values<'a> {
                     values.agents = numbers.collect::<Result<_, _>>()?;
                 }
                 "--engine" => values.engine = value()?,
+                "--servers" => values.servers = value()?.parse()?,
                 "--seed" => values.seed = Some(value()?.parse()?),
                 "--interval" => values.interval = Duration::try_from_secs_f64(value()?.parse()?)?,
                 "--faults" => values.faults = Some(value()?),
@@ -164,9 +181,9 @@ fn command(arguments: &[&str]) -> String {
     text
 }
 
-/// The kinds of faults that are named, or all that the engine has.
-fn faults(names: Option<&str>, engine: &EngineChoice) -> Result<Vec<Fault>, BenchError> {
-    let all = Fault::of(engine);
+/// The kinds of faults that are named, or all that the engine has with this number of servers.
+fn faults(names: Option<&str>, engine: &EngineChoice, servers: usize) -> Result<Vec<Fault>, BenchError> {
+    let all = Fault::of(engine, servers);
     match names {
         None => Ok(all),
         Some("none") => Ok(Vec::new()),
@@ -200,6 +217,7 @@ mod tests {
             time: Duration::from_secs(30),
             agents: vec![7],
             engine: EngineChoice::Nats("nats".into()),
+            servers: 1,
             seed: 3,
             interval: INTERVAL,
             faults: Fault::ALL.to_vec(),
@@ -218,6 +236,9 @@ mod tests {
             &["--engine", "kafka"],
             &["--engine", "direct", "--faults", "server"],
             &["--interval", "3"],
+            &["--engine", "direct", "--servers", "3"],
+            &["--server", "nats", "--servers", "6"],
+            &["--server", "nats", "--servers", "3", "--faults", "full"],
             &["--seed"],
             &["--fast"],
             &["-1"],

@@ -28,7 +28,8 @@ pub(super) struct RunResult {
 /// The properties of all runs.
 pub(super) struct ReportHead {
     machine: String,
-    engine: &'static str,
+    /// The engine and, of several servers, their number.
+    engine: String,
     seed: u64,
     build: String,
     has_faults: bool,
@@ -41,7 +42,10 @@ impl ReportHead {
         let folder = binary.parent().and_then(Path::file_name);
         Ok(Self {
             machine: machine::describe()?,
-            engine: options.engine.name(),
+            engine: match options.servers {
+                1 => options.engine.name().to_owned(),
+                servers => format!("{}-{servers}", options.engine.name()),
+            },
             seed: options.seed,
             build: folder.unwrap_or_default().to_string_lossy().into_owned(),
             has_faults: !options.faults.is_empty(),
@@ -97,7 +101,7 @@ fn publish(command: &str, head: &ReportHead, runs: &[RunResult], outcome: &str) 
         table(runs)?
     );
     if !head.has_faults && runs.len() > 1 {
-        draw(head.engine, runs)?;
+        draw(&head.engine, runs)?;
     }
     publish::publish(Published {
         command,
@@ -194,7 +198,7 @@ mod tests {
     fn head() -> ReportHead {
         ReportHead {
             machine: "a machine".to_owned(),
-            engine: "nats",
+            engine: "nats".to_owned(),
             seed: 3,
             build: "debug".to_owned(),
             has_faults: true,

@@ -54,11 +54,12 @@ impl Fault {
         Self::Agents,
     ];
 
-    /// The faults of an engine. A Kafka broker ends when its disk is full, and promises nothing of one copy that it loses.
-    pub(super) fn of(engine: &EngineChoice) -> Vec<Self> {
+    /// The faults of an engine. A Kafka broker ends when its disk is full, and promises nothing of one copy that it loses. A disk
+    /// is that of one server, so several NATS servers do not have its faults.
+    pub(super) fn of(engine: &EngineChoice, servers: usize) -> Vec<Self> {
         let mut faults = Self::ALL.to_vec();
         faults.retain(|fault| match engine {
-            EngineChoice::Nats(_) => true,
+            EngineChoice::Nats(_) => servers == 1 || !matches!(fault, Self::Fill | Self::PutBack),
             EngineChoice::Kafka(_) => !matches!(fault, Self::Fill | Self::PutBack),
             EngineChoice::Direct => !matches!(fault, Self::Fill | Self::PutBack | Self::KillServer),
         });

@@ -18,8 +18,8 @@ const PARTITIONS: u16 = 1;
 /// The store, as one process reaches it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Store {
-    /// The URL of a server.
-    Nats(String),
+    /// The URLs of some of the servers, and how many have a copy of the stream.
+    Nats(Vec<String>, usize),
     /// The address of a broker.
     Kafka(String),
     /// The addresses of the replicas.
@@ -27,12 +27,24 @@ pub(super) enum Store {
 }
 
 impl Store {
+    /// NATS servers at these ports of the machine.
+    pub(super) fn nats(ports: &[u16], replicas: usize) -> Self {
+        let urls = ports.iter().map(|port| format!("nats://127.0.0.1:{port}"));
+        Self::Nats(urls.collect(), replicas)
+    }
+
+    /// A Kafka broker at this port of the machine.
+    pub(super) fn kafka(port: u16) -> Self {
+        Self::Kafka(format!("127.0.0.1:{port}"))
+    }
+
     /// An engine of agents. Must be called within the runtime.
     pub(super) fn connect(&self) -> Result<Arc<dyn ClusterEngine>, BenchError> {
         Ok(match self {
-            Self::Nats(url) => {
+            Self::Nats(urls, replicas) => {
                 let config = NatsConfig {
-                    servers: vec![url.clone()],
+                    servers: urls.clone(),
+                    replicas: *replicas,
                     ..NatsConfig::default()
                 };
                 Arc::new(NatsEngine::start(config, CLUSTER)?)
@@ -54,7 +66,10 @@ impl Store {
     /// The option `engine` of a producer.
     pub(super) fn of_producer(&self) -> String {
         match self {
-            Self::Nats(url) => format!("{{nats: {{servers: [\"{url}\"]}}}}"),
+            Self::Nats(urls, replicas) => format!(
+                "{{nats: {{servers: [\"{}\"], replicas: {replicas}}}}}",
+                urls.join("\", \"")
+            ),
             Self::Kafka(address) => format!("{{kafka: {{brokers: [\"{address}\"]}}}}"),
             Self::Direct(replicas) => format!("{{direct: {{replicas: [\"{}\"]}}}}", replicas.join("\", \"")),
         }
