@@ -15,6 +15,7 @@ pub mod nixl_mp;
 pub mod nop;
 pub mod otlp;
 pub mod partials;
+mod pods;
 pub mod prometheusremotewrite;
 pub mod shm;
 pub mod uds;

@@ -5,6 +5,7 @@
 mod endpoints;
 mod leader;
 mod nodes;
+mod rings;
 
 use super::kit::points::attributes_of;
 use super::kit::{Gateway, OtlpSink, SOON, free_port, http, wait_until};

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use tidegate_engine::{Attributes, Events, Lease, Resource, Scope, Source, SourceId, Values};
+use tidegate_engine::{Attributes, Events, Lease, Scope, Source, SourceId, Values};
 use tidegate_ring::{Batch as Columns, Error, KINDS, Mode, Options, Poll, Reader, Reset};
 
 use super::kinds::{Kinds, Selection};
@@ -14,6 +14,7 @@ use super::metrics::{Names, RingMetrics};
 use super::poll_interval::PollInterval;
 use crate::batch::Batch;
 use crate::component::{Entry, unix_now};
+use crate::receivers::pods;
 
 /// The retry delay for refused events. The ring itself is the queue meanwhile.
 const REFUSED_RETRY: Duration = Duration::from_millis(20);
@@ -94,7 +95,7 @@ impl Ring {
         metrics.opened(&reader);
         let now = Instant::now();
         Ok(Self {
-            source: Arc::new(source(&agent, &context.hostname)),
+            source: Arc::new(source(path, &agent, &context.hostname)),
             kinds: Kinds::new(),
             pace: PollInterval::new(poll),
             next_lock: now + LOCK_RETRY,
@@ -251,11 +252,11 @@ fn retain<T: Copy>(column: &mut Vec<T>, keep: &[bool]) {
     column.retain(|_| kept.next().copied().unwrap_or(false));
 }
 
-/// Only NIXL's own labels, so that series equal those of its own exporter.
-fn source(agent: &str, hostname: &str) -> Source {
+/// Only NIXL's own labels, so that series equal those of its own exporter. The resource has the pod.
+fn source(path: &Path, agent: &str, hostname: &str) -> Source {
     Source {
         id: SourceId::next(),
-        resource: Arc::new(Resource::default()),
+        resource: pods::resource_of(path),
         scope: Arc::new(Scope::default()),
         attributes: [("agent_name", agent), ("hostname", hostname)]
             .into_iter()

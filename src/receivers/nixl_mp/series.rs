@@ -15,12 +15,12 @@ pub(super) struct KindSeries {
 }
 
 /// All series of a store by kind.
-pub(super) fn all(identity: &StoreIdentity) -> Vec<KindSeries> {
+pub(super) fn all(resource: &Arc<Resource>, identity: &StoreIdentity) -> Vec<KindSeries> {
     let common = attributes(identity);
     KINDS
         .iter()
         .take(KNOWN_KINDS)
-        .map(|kind| of_kind(kind, &common))
+        .map(|kind| of_kind(kind, resource, &common))
         .collect()
 }
 
@@ -40,7 +40,7 @@ fn attributes(identity: &StoreIdentity) -> Attributes {
     .collect()
 }
 
-fn of_kind(kind: &NixlKind, common: &Attributes) -> KindSeries {
+fn of_kind(kind: &NixlKind, resource: &Arc<Resource>, common: &Attributes) -> KindSeries {
     let own: Attributes = [("category", kind.category.name())]
         .into_iter()
         .chain(kind.status.map(|s| ("status", s)))
@@ -48,7 +48,7 @@ fn of_kind(kind: &NixlKind, common: &Attributes) -> KindSeries {
     let attributes = common.merge(&own);
     let series = |name: &str, data| {
         Arc::new(Series {
-            resource: Arc::new(Resource::default()),
+            resource: resource.clone(),
             scope: Arc::new(Scope::default()),
             metric: Arc::new(Metric {
                 name: name.into(),
@@ -87,7 +87,7 @@ mod tests {
             hostname: "h".into(),
             local_rank: None,
         };
-        let all = all(&identity);
+        let all = all(&Arc::default(), &identity);
         let last: Vec<_> = all
             .iter()
             .filter_map(|series| series.last.as_ref())

@@ -12,6 +12,7 @@ use tidegate_ring::{Error, MpStore, Snapshot};
 use super::series::{self, KindSeries};
 use crate::batch::{Batch, Points};
 use crate::component::{Entry, wall_now};
+use crate::receivers::pods;
 
 /// The agent is gone and its totals were taken.
 pub(super) const ENDED: &str = "ended";
@@ -46,7 +47,7 @@ impl Store {
     pub(super) fn open(path: &Path, now: Instant) -> Result<Self, Error> {
         let store = MpStore::open(path)?;
         let start = start_of(path).unwrap_or_else(wall_now);
-        let series = series::all(store.identity());
+        let series = series::all(&pods::resource_of(path), store.identity());
         Ok(Self {
             store,
             series,

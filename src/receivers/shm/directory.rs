@@ -179,7 +179,7 @@ impl Cells {
                 .min();
             self.start = oldest.unwrap_or_else(wall_now).min(wall_now());
         }
-        let resource = series::resource(self.follower.resource());
+        let resource = series::resource(&self.path, self.follower.resource());
         let is_same_resource = |known: &KnownSeries| known.series.resource.attributes == resource.attributes;
         let mut before: HashMap<_, KnownSeries> = HashMap::new();
         for known in std::mem::take(&mut self.known).into_iter().flatten() {

@@ -2,12 +2,15 @@
 
 //! The OTLP form of the series of cells.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use tidegate_cells::{FamilySpec, Kind, Labels, OVERFLOW_LABEL, Value as Cell};
 use tidegate_engine::{
     AttributeValue, Attributes, Data, Histogram, Metric, Resource, Scope, Series, Summary, Temporality, Value,
 };
+
+use crate::receivers::pods;
 
 /// The attribute that OpenTelemetry's SDKs give to overflow series.
 const OVERFLOW: &str = "otel.metric.overflow";
@@ -69,13 +72,14 @@ pub(super) fn bytes(series: &Series, kind: &Kind) -> usize {
     SERIES + series.attributes.encoded().len() + 16 * words
 }
 
-/// The resource with these attributes.
-pub(super) fn resource(attributes: &[(String, String)]) -> Arc<Resource> {
+/// The resource of a directory whose cells have these attributes.
+pub(super) fn resource(directory: &Path, attributes: &[(String, String)]) -> Arc<Resource> {
+    let own = attributes
+        .iter()
+        .map(|(key, value)| (key.as_str(), value.as_str()))
+        .collect();
     Arc::new(Resource {
-        attributes: attributes
-            .iter()
-            .map(|(key, value)| (key.as_str(), value.as_str()))
-            .collect(),
+        attributes: pods::attributes_of(directory).merge(&own),
         ..Resource::default()
     })
 }

@@ -21,7 +21,7 @@ superseded. The byte limits follow from the memory limit (`agent.resources`). */
 {{- if $cluster.enabled }}{{ range .Values.gateway.composites }}{{ if include "tidegate.travels" . }}{{ $composites = append $composites (omit . "thresholds") }}{{ end }}{{ end }}{{ end -}}
 receivers:
   {{- if $agent.nixl.enabled }}
-  nixl: {directories: [{{ $agent.nixl.hostPath | quote }}], hostname: "${env:NODE_NAME}"}
+  nixl: {directories: [{{ $agent.nixl.hostPath | quote }}, {{ printf "%s/*" $agent.nixl.hostPath | quote }}], hostname: "${env:NODE_NAME}"}
   {{- end }}
   {{- if $agent.cells.enabled }}
   shm: {directories: [{{ printf "%s/*" $agent.cells.hostPath | quote }}], poll_interval: {{ $agent.interval }}}
