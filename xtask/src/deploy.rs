@@ -22,6 +22,16 @@ pub(crate) fn test_alone(arguments: &[String]) -> Outcome {
 
 /// Runs `tests/deploy`. It takes a quarter of a minute when Helm and the gateway are built.
 pub(crate) fn test(arguments: &[String]) -> Outcome {
+    pytest(&["tests/deploy", "--quiet"], &[], &[], arguments)
+}
+
+/// Runs pytest with Helm, the gateway and what reads the files of `deploy/`. `paths` are further folders of modules.
+pub(crate) fn pytest(
+    what: &[&str],
+    paths: &[&str],
+    others: &[(&str, PathBuf)],
+    arguments: &[String],
+) -> Outcome {
     let programs = [
         ("TIDEGATE_HELM", HELM.installed()?),
         ("TIDEGATE_SYSTEMD", part("systemd")),
@@ -31,16 +41,20 @@ pub(crate) fn test(arguments: &[String]) -> Outcome {
     ];
     process::stream(process::cargo().args(["build", "--quiet", "--bin", "tidegate"]))?;
     let parts = [part("deploy-tools"), part("python-tools")];
+    let parts = parts
+        .into_iter()
+        .chain(paths.iter().map(|path| workspace().join(path)));
     let path = std::env::join_paths(parts).map_err(|error| error.to_string())?;
     process::stream(
         process::by_hand("python3")
-            .args(["-m", "pytest", "-p", "no:cacheprovider", "--quiet"])
-            .arg(workspace().join("tests/deploy"))
+            .args(["-m", "pytest", "-p", "no:cacheprovider"])
+            .args(what)
             .args(arguments)
             .current_dir(workspace())
             .env("PYTHONPATH", path)
             .env("PYTHONDONTWRITEBYTECODE", "1")
-            .envs(programs),
+            .envs(programs)
+            .envs(others.iter().cloned()),
     )
 }
 

@@ -36,6 +36,51 @@ pub(crate) fn build(program: &str, into: &Path) -> Outcome {
     )
 }
 
+/// Builds packages of `tests/go/` into a directory. `scratch` has the caches, which take gigabytes.
+pub(crate) fn build_packages(program: &str, packages: &[&str], into: &Path, scratch: &Path) -> Outcome {
+    let go = find()?;
+    process::retry(program, process::PAUSE, || {
+        process::run(
+            with_caches(&go, scratch)
+                .args(["build", "-modcacherw", "-trimpath", "-ldflags=-s -w", "-o"])
+                // A directory, also for one package.
+                .arg(into.join(""))
+                .args(packages)
+                .current_dir(directory(program)),
+        )
+    })
+}
+
+/// Downloads a module and gives its directory.
+pub(crate) fn module(path: &str, version: &str, scratch: &Path) -> Result<PathBuf, String> {
+    let go = find()?;
+    let download = || {
+        let mut command = with_caches(&go, scratch);
+        command
+            .args(["mod", "download", "-modcacherw", "-json"])
+            .arg(format!("{path}@{version}"));
+        command
+    };
+    process::retry(path, process::PAUSE, || process::run(&mut download()))?;
+    // It is there now, so this only says where.
+    let (said, ended) = process::printed(&mut download())?;
+    ended?;
+    let said: serde_json::Value = serde_json::from_str(&said).map_err(|error| error.to_string())?;
+    let directory = said["Dir"].as_str().ok_or("no directory of the module")?;
+    Ok(directory.into())
+}
+
+/// Go with caches of its own.
+fn with_caches(go: &Path, scratch: &Path) -> Command {
+    let mut command = process::by_hand(go);
+    command
+        .env("GOCACHE", scratch.join("cache"))
+        .env("GOMODCACHE", scratch.join("modules"))
+        .env("CGO_ENABLED", "0")
+        .env("GOTOOLCHAIN", "local");
+    command
+}
+
 /// A Go program of others, kept in a cache that outlives the checkout: it takes minutes to build.
 pub(crate) struct GoTool {
     pub(crate) name: &'static str,
@@ -62,13 +107,9 @@ impl GoTool {
             let scratch = home.join("build");
             process::retry(name, process::PAUSE, || {
                 process::run(
-                    process::by_hand(&go)
+                    with_caches(&go, &scratch)
                         .args(["install", "-modcacherw", &format!("{package}@v{version}")])
-                        .env("GOBIN", &directory)
-                        .env("GOCACHE", scratch.join("cache"))
-                        .env("GOMODCACHE", scratch.join("modules"))
-                        .env("CGO_ENABLED", "0")
-                        .env("GOTOOLCHAIN", "local"),
+                        .env("GOBIN", &directory),
                 )
             })?;
             fs::remove_dir_all(&scratch).map_err(|error| format!("{}: {error}", scratch.display()))?;

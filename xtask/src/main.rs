@@ -20,6 +20,7 @@ mod headers;
 mod instructions;
 mod interop;
 mod kafka;
+mod kubernetes;
 mod loom;
 mod metadata;
 mod pgo;
@@ -91,6 +92,11 @@ const COMMANDS: &[Command] = &[
         name: "interop",
         about: "build an OpenTelemetry Collector, and run the tests that have it at the other end of Kafka (4 minutes the first time)",
         run: interop::interop,
+    },
+    Command {
+        name: "kubernetes",
+        about: "build an API server of Kubernetes with etcd (15 minutes the first time), and run the tests that need it; arguments go to pytest",
+        run: kubernetes::kubernetes,
     },
     Command {
         name: "abuse",

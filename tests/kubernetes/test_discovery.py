@@ -1,0 +1,232 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""Discovery of targets and endpoints, with the rights that the documentation names."""
+
+import re
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import gateway
+import kit
+import pytest
+import server
+import test_objects
+import yaml
+
+ACCOUNT = "discoverer"
+TARGETS = 40
+
+
+class Target(BaseHTTPRequestHandler):
+    """A page with one counter, for each path."""
+
+    def do_GET(self) -> None:
+        body = b"# TYPE hits counter\nhits_total 7\n"
+        self.send_response(200)
+        self.send_header("Content-Type", "text/plain; version=0.0.4")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+@contextmanager
+def targets() -> Iterator[int]:
+    """The port of a server that stands for all targets: slices must not have loopback addresses."""
+    listener = ThreadingHTTPServer(("127.0.0.1", 0), Target)
+    threading.Thread(target=listener.serve_forever, daemon=True).start()
+    try:
+        yield listener.server_port
+    finally:
+        listener.shutdown()
+
+
+def documented(file: str, kind: str, name: str) -> server.Object:
+    found = [document for document in test_objects.documented() if document["metadata"]["name"] == name]
+    assert [document["kind"] for document in found] == [kind], f"{name} in {file}"
+    return found[0]
+
+
+def of_operator() -> server.Object:
+    """The rights for the operator's objects, which the documentation lists as rules."""
+    text = (kit.ROOT / "docs/scraping.md").read_text()
+    (block,) = re.findall(r"^```yaml\n(rules:\n  - {apiGroups: \[monitoring.*?)^```", text, re.MULTILINE | re.DOTALL)
+    role = {"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": {"name": "operator"}}
+    return role | yaml.safe_load(block)
+
+
+def allow(api: server.Server, role: server.Object) -> None:
+    """Creates a role and gives it to the account."""
+    api.create(role)
+    name, kind = role["metadata"]["name"], role["kind"]
+    binding = {
+        "apiVersion": "rbac.authorization.k8s.io/v1",
+        "kind": f"{kind}Binding",
+        "metadata": {"name": name, "namespace": kit.NAMESPACE},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": kind, "name": name},
+        "subjects": [{"kind": "ServiceAccount", "name": ACCOUNT, "namespace": kit.NAMESPACE}],
+    }
+    api.create(binding)
+
+
+@pytest.fixture
+def account(api: server.Server) -> str:
+    api.namespace(kit.NAMESPACE)
+    api.namespace("shop")
+    metadata = {"name": ACCOUNT, "namespace": kit.NAMESPACE}
+    api.create({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": metadata})
+    return str(api.kubeconfig(api.token(kit.NAMESPACE, ACCOUNT)))
+
+
+def service(namespace: str, name: str, port: int) -> server.Object:
+    return {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": {"name": name, "namespace": namespace, "labels": {"app": name}},
+        "spec": {"clusterIP": "None", "ports": [{"name": "web", "port": port}]},
+    }
+
+
+def endpoints(namespace: str, name: str, port: int, ready: dict[str, bool]) -> server.Object:
+    """The slice of a service, as its controller makes it."""
+    of_service = {"kubernetes.io/service-name": name, "app": name}
+    return {
+        "apiVersion": "discovery.k8s.io/v1",
+        "kind": "EndpointSlice",
+        "metadata": {"name": f"{name}-1", "namespace": namespace, "labels": of_service},
+        "addressType": "IPv4",
+        "ports": [{"name": "web", "port": port, "protocol": "TCP"}],
+        "endpoints": [{"addresses": [at], "conditions": {"ready": is_ready}} for at, is_ready in ready.items()],
+    }
+
+
+def address(number: int) -> str:
+    return f"10.0.1.{number + 1}"
+
+
+def monitor(port: int) -> server.Object:
+    # The target keeps its own address as its instance.
+    relabelings = [
+        {"sourceLabels": ["__address__"], "targetLabel": "instance"},
+        {"targetLabel": "__address__", "replacement": f"127.0.0.1:{port}"},
+    ]
+    endpoint = {"port": "web", "interval": "1s", "relabelings": relabelings}
+    return {
+        "apiVersion": "monitoring.coreos.com/v1",
+        "kind": "ServiceMonitor",
+        "metadata": {"name": "web", "namespace": "shop"},
+        "spec": {"selector": {"matchLabels": {"app": "web"}}, "endpoints": [endpoint]},
+    }
+
+
+def lines(page: int) -> list[str]:
+    return [line for line in gateway.get(page, "/metrics").splitlines() if line.startswith("hits_total{")]
+
+
+def scraping(directory: Path, receiver: server.Object) -> tuple[gateway.Gateway, int]:
+    page = server.free_port()
+    config = {
+        "receivers": {"prometheus": receiver},
+        "exporters": {"prometheus": {"endpoint": f"127.0.0.1:{page}"}},
+        "service": {"pipelines": {"metrics": {"receivers": ["prometheus"], "exporters": ["prometheus"]}}},
+    }
+    return gateway.Gateway(directory, "scraping", config), page
+
+
+def test_targets_of_a_service_monitor_are_scraped_and_followed(api: server.Server, account: str, tmp_path: Path) -> None:
+    for definition in test_objects.definitions():
+        api.create(definition)
+    server.wait_until("the kind is known", lambda: test_objects.knows(api, "/apis/monitoring.coreos.com/v1/servicemonitors"))
+    allow(api, of_operator())
+    with targets() as port:
+        api.create(service("shop", "web", port))
+        slice_of = endpoints("shop", "web", port, {address(number): True for number in range(TARGETS)})
+        api.create(slice_of)
+        options = {"enabled": True, "service_monitor_selector": {}, "kubeconfig_file": account}
+        running, page = scraping(tmp_path, {"prometheus_cr": options})
+        try:
+            assert lines(page) == []
+            api.create(monitor(port))
+            server.wait_until("all targets are scraped", lambda: len(lines(page)) == TARGETS)
+            assert all('namespace="shop"' in line and 'service="web"' in line for line in lines(page))
+            # A target leaves, and the watch goes on after a restart of the server.
+            api.patch(slice_of, {"endpoints": slice_of["endpoints"][1:]})
+            server.wait_until("its series ends", lambda: len(lines(page)) == TARGETS - 1)
+            api.kill()
+            assert len(lines(page)) == TARGETS - 1
+            api.start()
+            api.patch(slice_of, {"endpoints": slice_of["endpoints"][2:]})
+            server.wait_until("another series ends", lambda: len(lines(page)) == TARGETS - 2)
+            api.delete(monitor(port))
+            server.wait_until("the job is gone", lambda: lines(page) == [])
+        finally:
+            running.kill()
+
+
+@pytest.mark.parametrize("role", ["endpointslice", "service", "pod", "node"])
+def test_each_role_finds_its_objects(api: server.Server, account: str, tmp_path: Path, role: str) -> None:
+    allow(api, documented("docs/scraping.md", "ClusterRole", "tidegate-discovery"))
+    with targets() as port:
+        api.create(service("shop", "web", port))
+        api.create(endpoints("shop", "web", port, {address(0): True}))
+        node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "node-1"}}
+        api.create(node)
+        api.patch(node, {"status": {"addresses": [{"type": "InternalIP", "address": address(0)}]}}, "/status")
+        container = {"name": "app", "image": "app:1", "ports": [{"name": "web", "containerPort": port}]}
+        spec = {"nodeName": "node-1", "containers": [container]}
+        pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "web-1", "namespace": "shop"}, "spec": spec}
+        api.create(pod)
+        running_at = {"phase": "Running", "podIP": address(0), "podIPs": [{"ip": address(0)}]}
+        api.patch(pod, {"status": running_at}, "/status")
+        discovery = {"role": role, "kubeconfig_file": account}
+        # A node has the port of its kubelet, and a service the address of its DNS name.
+        reached = {"target_label": "__address__", "replacement": f"127.0.0.1:{port}"}
+        named = {"source_labels": ["__meta_kubernetes_namespace", f"__meta_kubernetes_{role}_name"], "target_label": "found"}
+        job = {
+            "job_name": "found",
+            "scrape_interval": "1s",
+            "kubernetes_sd_configs": [discovery],
+            "relabel_configs": [reached, named],
+        }
+        running, page = scraping(tmp_path, {"config": {"scrape_configs": [job]}})
+        expected = {"endpointslice": "shop;web-1", "service": "shop;web", "pod": "shop;web-1", "node": ";node-1"}[role]
+        try:
+            server.wait_until("the target is scraped", lambda: any(f'found="{expected}"' in line for line in lines(page)))
+        finally:
+            running.kill()
+
+
+def test_load_balancing_uses_the_ready_endpoints(api: server.Server, account: str, tmp_path: Path) -> None:
+    allow(api, documented("docs/otlp.md", "Role", "tidegate-endpoints"))
+    ready = {address(0): True, address(1): False, address(2): True}
+    api.create(service(kit.NAMESPACE, "gateways", 4317))
+    slice_of = endpoints(kit.NAMESPACE, "gateways", 4317, ready)
+    api.create(slice_of)
+    resolver = {"service": f"gateways.{kit.NAMESPACE}", "timeout": "30s", "kubeconfig_file": account}
+    balancing = {"resolver": {"k8s": resolver}, "protocol": {"otlp": {"tls": {"insecure": True}}}}
+    config = {
+        "receivers": {"otlp": {"protocols": {"http": {"endpoint": f"127.0.0.1:{server.free_port()}"}}}},
+        "exporters": {"loadbalancing": balancing},
+        "service": {"pipelines": {"logs": {"receivers": ["otlp"], "exporters": ["loadbalancing"]}}},
+    }
+    running = gateway.Gateway(tmp_path, "balancing", config)
+    known = lambda: running.metric("tidegate_loadbalancing_endpoints")  # noqa: E731
+    try:
+        server.wait_until("two are ready", lambda: known() == 2)
+        api.patch(slice_of, endpoints(kit.NAMESPACE, "gateways", 4317, dict.fromkeys(ready, True)))
+        server.wait_until("three are ready", lambda: known() == 3)
+        api.kill()
+        failing = "tidegate_loadbalancing_resolver_failing"
+        server.wait_until("the trouble is shown", lambda: running.metric(failing) == 1)
+        assert known() == 3
+        api.start()
+        api.patch(slice_of, endpoints(kit.NAMESPACE, "gateways", 4317, {address(0): True}))
+        server.wait_until("one is ready", lambda: known() == 1)
+        assert running.metric(failing) == 0
+    finally:
+        running.kill()
