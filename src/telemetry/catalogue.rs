@@ -155,6 +155,11 @@ pub(super) const CATALOGUE: &[Described] = metrics_table! {
     Normal Gauge "tidegate_history_bytes" ["By"] "Memory of the past that queries can see.";
     Normal Gauge "tidegate_history_series" ["{series}"] "Series with a past that queries can see.";
     Normal Counter "tidegate_history_refused_series_total" ["{series}"] "Series without a past because the history is full.";
+    Normal Counter "tidegate_history_fetched_series_total" ["{series}"] "Series that got samples of another replica.";
+    Normal Counter "tidegate_history_fetched_samples_total" ["{sample}"] "Samples that came from another replica.";
+    Normal Counter "tidegate_history_fetch_omitted_series_total" ["{series}"] "Series of another replica that are not here, or have no history here.";
+    Normal Counter "tidegate_history_fetch_omitted_samples_total" ["{sample}"] "Samples of another replica without room in the history.";
+    Normal Counter "tidegate_history_fetch_failures_total" ["{peer}"] "Replicas that gave no history, by reason.";
     Normal Gauge "tidegate_nixl_mp_stores" ["{store}"] "Multi-process stores open now.";
     Normal Counter "tidegate_nixl_mp_rejected_files_total" ["{file}"] "Store files that could not be opened, by reason.";
     Normal Gauge "tidegate_nixl_rings" ["{ring}"] "Rings open now.";

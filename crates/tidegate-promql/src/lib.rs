@@ -43,7 +43,7 @@ mod work;
 use syntax::ast::{Expr, Type};
 
 pub use float_histogram::{Boundary, Bucket, FloatHistogram};
-pub use history::{History, HistoryLimits, SeriesId};
+pub use history::{History, HistoryLimits, PastCopy, SeriesId};
 pub use labels::{Labels, Matcher, NAME};
 pub use need::{Need, Steps};
 pub use notes::Notes;

@@ -5,6 +5,7 @@
 mod exemplars;
 mod failure;
 mod federate;
+mod history;
 mod json;
 mod numbers;
 mod params;
@@ -54,6 +55,8 @@ pub(super) struct Api {
     /// Cancelled when the gateway stops: streams end.
     stopping: CancellationToken,
     started: SystemTime,
+    /// The random name of this process.
+    instance: String,
 }
 
 /// The content of a page.
@@ -62,6 +65,8 @@ enum PageContent {
     Data(AnnotatedData),
     /// Text for a scraper.
     Text(Vec<u8>),
+    /// An answer in another format.
+    Other(Answer),
     /// An empty answer, which is not an error.
     Empty,
 }
@@ -127,6 +132,7 @@ impl Api {
         view: Arc<View>,
         limits: QueryConfig,
         stopping: CancellationToken,
+        instance: String,
     ) -> Self {
         Self {
             memory: QueryMemory::of(shared.memory.clone()),
@@ -136,6 +142,7 @@ impl Api {
             limits,
             stopping,
             started: SystemTime::now(),
+            instance,
         }
     }
 
@@ -308,6 +315,7 @@ impl Api {
         Some(page.map(|page| match page {
             PageContent::Data(said) => pages::bytes("application/json", said.page().into()),
             PageContent::Text(text) => pages::bytes("text/plain; version=0.0.4; charset=utf-8", text.into()),
+            PageContent::Other(answer) => answer,
             PageContent::Empty => pages::empty(),
         }))
     }

@@ -10,6 +10,7 @@
 mod api;
 mod composites;
 mod explain;
+mod fetch;
 mod grpc;
 mod memory;
 mod queues;
@@ -22,11 +23,14 @@ use std::time::{Duration, Instant};
 use async_trait::async_trait;
 use bytes::Bytes;
 use http_body_util::Full;
+use parking_lot::Mutex;
 use tidegate_engine::{BadPattern, Pattern};
 use tidegate_promql::{HistoryLimits, Millis};
+use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use self::api::Api;
+use self::fetch::{HistoryFetch, PeersConfig};
 use crate::component::patterns::{check_filter, check_pattern, filter};
 use crate::component::worker::Worker;
 use crate::component::{
@@ -121,6 +125,9 @@ crate::options! {
         /// Most memory of all samples. When it is used up, new series get no samples. Unset: an eighth of the
         /// memory limit, 256 MiB at most.
         pub max_bytes: Option<ByteSize> = None,
+        /// Other replicas of the cluster. When this gateway starts, it fetches the history of merged series from one of
+        /// them. Unset: the history begins at the start.
+        pub peers: Option<PeersConfig> = None,
     }
     check = HistoryConfig::check
 }
@@ -200,6 +207,10 @@ pub(super) struct Admin {
     samples: bool,
     server: PageServer,
     sampler: Worker,
+    /// The fetch of the history of a peer.
+    fetch: Mutex<Option<JoinHandle<()>>>,
+    /// The random name of this process.
+    instance: String,
     stopping: CancellationToken,
 }
 
@@ -224,6 +235,8 @@ impl Admin {
             view,
             server: PageServer::default(),
             sampler: Worker::new("admin-sampler"),
+            fetch: Mutex::default(),
+            instance: format!("{:016x}", rand::random::<u64>()),
             stopping: CancellationToken::new(),
         })
     }
@@ -253,6 +266,7 @@ impl Lifecycle for Admin {
             self.view.clone(),
             self.config.query.clone(),
             self.stopping.clone(),
+            self.instance.clone(),
         );
         let api = Arc::new(api);
         let server = ServerConfig {
@@ -273,11 +287,22 @@ impl Lifecycle for Admin {
         let started = self
             .sampler
             .start(move |pause| sampler::run(&view, interval, pause));
-        started.map_err(|error| self.base.error(format!("starting the sampler: {error}")))
+        started.map_err(|error| self.base.error(format!("starting the sampler: {error}")))?;
+        if self.samples {
+            let fetch = HistoryFetch::of(&self.config, &self.base, &self.view, &self.instance)?;
+            *self.fetch.lock() = fetch.map(|fetch| tokio::spawn(fetch.run()));
+        }
+        Ok(())
     }
 
     async fn stop(&self, deadline: Instant) {
         self.stopping.cancel();
+        let fetch = self.fetch.lock().take();
+        if let Some(fetch) = fetch {
+            fetch.abort();
+            // It has ended, or it panicked before.
+            let _ = fetch.await;
+        }
         self.base.shared.evaluators.remove(&self.evaluator);
         self.sampler.stop(deadline).await;
         self.server.stop(deadline).await;

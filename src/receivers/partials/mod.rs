@@ -69,9 +69,12 @@ impl Partials {
             table.attach(composite.clone());
             Ok(Arc::new(Watched::new(composite, declared.thresholds())))
         });
+        let composites = composites.collect::<Result<_, ComponentError>>()?;
+        let cluster = base.cluster("cluster", &config.cluster)?;
+        cluster.note_merged(&table, config.max_lag);
         Ok(Self {
-            composites: composites.collect::<Result<_, ComponentError>>()?,
-            cluster: base.cluster("cluster", &config.cluster)?,
+            composites,
+            cluster,
             config,
             base,
             entry,

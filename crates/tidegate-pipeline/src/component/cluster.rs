@@ -3,13 +3,14 @@
 //! A cluster of gateways: the engine that its components share, and their reports for people.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tidegate_cluster::ClusterEngine;
+use tidegate_engine::Table;
 
 use super::unix_now;
 
@@ -56,6 +57,8 @@ pub struct Cluster {
     has_deltas: AtomicBool,
     /// The turn of these exporters, for the contents that are on their way to them.
     turn: AtomicU8,
+    /// The tables that all replicas have, and how old they may be.
+    merged: Mutex<Vec<(Weak<Table>, Duration)>>,
     /// The newest reports of the components, by path.
     reports: Mutex<BTreeMap<String, Value>>,
     /// Why the values of a component are incomplete, by path.
@@ -73,6 +76,7 @@ impl Cluster {
             leads_until: AtomicU64::new(0),
             has_deltas: AtomicBool::new(false),
             turn: AtomicU8::new(DeltaTurn::Hold as u8),
+            merged: Mutex::default(),
             reports: Mutex::default(),
             warnings: Mutex::default(),
         }
@@ -143,6 +147,21 @@ impl Cluster {
     pub fn turn(&self) -> DeltaTurn {
         let turn = self.turn.load(Relaxed);
         DeltaTurn::ALL.get(usize::from(turn)).copied().unwrap_or_default()
+    }
+
+    /// Notes a table that all replicas have. It may be up to `max_lag` older than that of another replica.
+    pub fn note_merged(&self, table: &Arc<Table>, max_lag: Duration) {
+        self.merged.lock().push((Arc::downgrade(table), max_lag));
+    }
+
+    /// The tables that all replicas have, each with its `max_lag`.
+    pub fn merged(&self) -> Vec<(Arc<Table>, Duration)> {
+        let mut merged = self.merged.lock();
+        merged.retain(|(table, _)| table.strong_count() > 0);
+        let tables = merged.iter();
+        tables
+            .filter_map(|(table, max_lag)| Some((table.upgrade()?, *max_lag)))
+            .collect()
     }
 
     /// Sets the report of a component; `None`: it has stopped.

@@ -30,10 +30,10 @@ pub(super) struct Histograms {
 }
 
 /// Some samples in a row; the first one starts from nothing.
-#[derive(Debug)]
-struct Chunk {
+#[derive(Clone, Debug)]
+pub(super) struct Chunk {
     first: u32,
-    last: u32,
+    pub(super) last: u32,
     count: u16,
     bytes: Vec<u8>,
 }
@@ -56,7 +56,7 @@ impl Histograms {
         let chunks = self
             .chunks
             .iter()
-            .map(|chunk| size_of::<Chunk>() + chunk.bytes.capacity());
+            .map(Chunk::bytes);
         size_of::<Self>() + chunks.sum::<usize>() + self.newest.counts.capacity() * size_of::<u64>()
     }
 
@@ -103,6 +103,41 @@ impl Histograms {
         self.newest = frame;
     }
 
+    /// The chunks, the oldest first.
+    pub(super) fn chunks(&self) -> impl DoubleEndedIterator<Item = &Chunk> {
+        self.chunks.iter()
+    }
+
+    /// The tick of the oldest sample.
+    pub(super) fn first(&self) -> Option<u32> {
+        self.chunks.front().map(|chunk| chunk.first)
+    }
+
+    /// Puts earlier samples before all others, as many of the newest as `room` bytes hold. Returns their number.
+    pub(super) fn prepend(
+        &mut self,
+        samples: impl Iterator<Item = (u32, ExponentialHistogram)>,
+        mut room: usize,
+    ) -> usize {
+        let mut earlier = Self::default();
+        samples.for_each(|(tick, histogram)| earlier.push(tick, &histogram));
+        if self.chunks.is_empty() {
+            // The next sample is the difference from this one.
+            self.newest = std::mem::take(&mut earlier.newest);
+        }
+        let mut taken = 0;
+        while let Some(mut chunk) = earlier.chunks.pop_back() {
+            chunk.bytes.shrink_to_fit();
+            match room.checked_sub(chunk.bytes()) {
+                Some(left) => room = left,
+                None => break,
+            }
+            taken += usize::from(chunk.count);
+            self.chunks.push_front(chunk);
+        }
+        taken
+    }
+
     /// Ticks within these, each with its histogram, as they are needed; `time` is that of a tick.
     pub(super) fn samples(
         &self,
@@ -141,6 +176,17 @@ fn size(histogram: &ExponentialHistogram) -> usize {
 }
 
 impl Chunk {
+    /// Bytes that it takes, its own fields included.
+    pub(super) fn bytes(&self) -> usize {
+        size_of::<Self>() + self.bytes.capacity()
+    }
+
+    /// Ticks, each with its histogram.
+    pub(super) fn histograms(&self) -> impl Iterator<Item = (u32, ExponentialHistogram)> {
+        self.samples()
+            .filter_map(|(tick, frame)| Some((tick, frame.histogram()?)))
+    }
+
     fn samples(&self) -> impl Iterator<Item = (u32, Frame)> {
         let (mut rest, mut tick, mut frame) = (&*self.bytes, self.first, Frame::default());
         (0..self.count).map_while(move |_| {

@@ -6,6 +6,7 @@
 //! keep less of theirs.
 
 mod chunk;
+mod earlier;
 mod histograms;
 #[cfg(test)]
 mod tests;
@@ -14,6 +15,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use chunk::Chunk;
+pub use earlier::PastCopy;
 use histograms::Histograms;
 use tidegate_engine::ExponentialHistogram;
 
@@ -38,8 +40,10 @@ pub struct SeriesId(u32);
 #[derive(Debug)]
 pub struct History {
     limits: HistoryLimits,
-    /// The tick of the first sample: ticks are counted from here.
+    /// The tick that ticks are counted from: a span before the first sample, so that there is room for earlier ones.
     base: Option<Millis>,
+    /// The tick of the first sample that was appended.
+    first: Option<Millis>,
     series: Vec<Option<Past>>,
     free: Vec<u32>,
     bytes: usize,
@@ -77,6 +81,7 @@ impl History {
                 ..limits
             },
             base: None,
+            first: None,
             series: Vec::new(),
             free: Vec::new(),
             bytes: 0,
@@ -145,16 +150,28 @@ impl History {
 
     /// The tick of `time`, and the oldest tick that is then kept.
     fn ticks(&mut self, time: Millis) -> Option<(u32, u32)> {
+        /// At most half of all ticks lie before the first sample.
+        const MOST_BEFORE: u32 = u32::MAX / 2;
         let tick = time.div_euclid(self.limits.interval_ms);
-        let tick = u32::try_from(tick - *self.base.get_or_insert(tick)).ok()?;
         let kept = u32::try_from(self.limits.span_ms / self.limits.interval_ms).unwrap_or(u32::MAX);
+        let base = tick.saturating_sub(kept.min(MOST_BEFORE).into());
+        let base = *self.base.get_or_insert(base);
+        let tick = u32::try_from(tick.saturating_sub(base)).ok()?;
         Some((tick, tick.saturating_sub(kept)))
+    }
+
+    /// The same for a sample that is appended.
+    fn ticks_of_next(&mut self, time: Millis) -> Option<(u32, u32)> {
+        let ticks = self.ticks(time)?;
+        let tick = time.div_euclid(self.limits.interval_ms);
+        self.first = Some(self.first.map_or(tick, |first| first.min(tick)));
+        Some(ticks)
     }
 
     /// Appends a native histogram to a series of these, at the tick that `time` is in; one a tick, the first.
     pub fn append_histogram(&mut self, id: SeriesId, time: Millis, value: &ExponentialHistogram) {
         let is_full = self.bytes > self.limits.max_bytes;
-        let Some((tick, oldest)) = self.ticks(time) else {
+        let Some((tick, oldest)) = self.ticks_of_next(time) else {
             return;
         };
         let Some(Some(past)) = self.series.get_mut(id.0 as usize) else {
@@ -172,15 +189,19 @@ impl History {
 
     /// The earliest time of which it may have a sample at `now`, in milliseconds; `None`: it has had none.
     pub fn begins(&self, now: Millis) -> Option<Millis> {
-        let first = self.base?.saturating_mul(self.limits.interval_ms);
+        let first = self.first?.saturating_mul(self.limits.interval_ms);
         Some(first.max(now.saturating_sub(self.limits.span_ms)))
     }
 
     /// Drops the samples after `time`, for a clock that was set back. A chunk with a sample after `time` goes as a whole.
     pub fn forget_after(&mut self, time: Millis) {
-        let ticks = self.ticks(time);
+        let tick = time.div_euclid(self.limits.interval_ms);
+        let ticks = match self.first {
+            Some(first) if first <= tick => self.ticks(time),
+            _ => None,
+        };
         if ticks.is_none() {
-            self.base = None;
+            (self.base, self.first) = (None, None);
         }
         let is_after = |last: u32| ticks.is_none_or(|(until, _)| last > until);
         for past in self.series.iter_mut().flatten() {
@@ -197,7 +218,7 @@ impl History {
     /// Appends a sample, at the tick that `time` is in; one a tick, the first.
     pub fn append(&mut self, id: SeriesId, time: Millis, value: f64) {
         let is_full = self.bytes > self.limits.max_bytes;
-        let Some((tick, oldest)) = self.ticks(time) else {
+        let Some((tick, oldest)) = self.ticks_of_next(time) else {
             return;
         };
         let Some(Some(past)) = self.series.get_mut(id.0 as usize) else {

@@ -250,3 +250,82 @@ proptest! {
         prop_assert_eq!(seen(&few, steps, |s| s.time), seen(&all, steps, |s| s.time));
     }
 }
+
+proptest! {
+    #[test]
+    fn a_history_with_earlier_samples_reads_like_one_of_all(
+        earlier in prop::collection::vec((0..5i64, value()), 0..400),
+        own in prop::collection::vec((1..5i64, value()), 0..400),
+        gap in 0..300i64,
+    ) {
+        let (mut history, mut model) = (History::new(limits(usize::MAX)), Vec::new());
+        let ids = [history.add().unwrap(), history.add().unwrap()];
+        let start = 1_700_000_000;
+        let (mut tick, mut native) = (start, ExponentialHistogram { sum: Some(0.0), ..ExponentialHistogram::default() });
+        for (step, value) in &own {
+            tick += step;
+            native.count += 1;
+            history.append(ids[0], tick * 1000 + 7, *value);
+            history.append_histogram(ids[1], tick * 1000 + 7, &native);
+            model.push((tick, value.to_bits(), native.count));
+        }
+        let now = tick;
+        let mut borrowed = Vec::new();
+        let mut tick = start - gap - earlier.iter().map(|(step, _)| step).sum::<i64>();
+        for (step, value) in &earlier {
+            tick += step;
+            native.count += 1;
+            borrowed.push((tick, *value, native.clone()));
+        }
+        let end = model.first().map_or(now, |(tick, ..)| *tick);
+        let mut kept: Vec<_> = borrowed.iter().filter(|(tick, ..)| (now - 600..end).contains(tick)).collect();
+        kept.dedup_by_key(|(tick, ..)| *tick);
+        let taken = history.prepend(ids[0], now * 1000, borrowed.iter().map(|(tick, value, _)| (tick * 1000, *value)));
+        prop_assert_eq!(taken, kept.len());
+        let natives = borrowed.iter().map(|(tick, _, native)| (tick * 1000, native.clone()));
+        prop_assert_eq!(history.prepend_histograms(ids[1], now * 1000, natives), kept.len());
+        model.splice(..0, kept.iter().map(|(tick, value, native)| (*tick, value.to_bits(), native.count)));
+        // The history goes on behind them, also without a sample of its own before.
+        native.count += 1;
+        history.append(ids[0], (now + 1) * 1000, 7.0);
+        history.append_histogram(ids[1], (now + 1) * 1000, &native);
+        model.push((now + 1, 7f64.to_bits(), native.count));
+        let read: Vec<_> = history.read(ids[0], 0, Millis::MAX).iter().map(|s| (s.time / 1000, s.value.to_bits())).collect();
+        let natives: Vec<_> = history
+            .read_histograms(ids[1], (0, Millis::MAX), Need::All)
+            .iter()
+            .map(|s| (s.time / 1000, s.value.count as u64))
+            .collect();
+        // The append drops chunks that are too old.
+        let first = model.len() - read.len();
+        prop_assert!(model[..first].iter().all(|(tick, ..)| *tick < now - 599));
+        prop_assert_eq!(&read, &model[first..].iter().map(|(tick, value, _)| (*tick, *value)).collect::<Vec<_>>());
+        let first = model.len() - natives.len();
+        prop_assert!(model[..first].iter().all(|(tick, ..)| *tick < now - 599));
+        prop_assert_eq!(&natives, &model[first..].iter().map(|(tick, _, count)| (*tick, *count)).collect::<Vec<_>>());
+        let copy = history.copy(ids[0], 0).unwrap();
+        let copied: Vec<_> = copy.samples(usize::MAX).map(|(time, value)| (time / 1000, value.to_bits())).collect();
+        prop_assert_eq!(copied, read);
+        ids.map(|id| history.remove(id));
+        prop_assert_eq!((history.bytes(), history.len()), (0, 0));
+    }
+}
+
+#[test]
+fn earlier_samples_stay_within_the_memory_of_the_history() {
+    let mut history = History::new(limits(2000));
+    let ids = [history.add().unwrap(), history.add().unwrap()];
+    history.append(ids[0], 600_000, 1.0);
+    let taken = history.prepend(ids[0], 600_000, (0..600).map(|tick| (tick * 1000, (tick as f64).sqrt())));
+    assert!((1..600).contains(&taken), "{taken}");
+    let read = history.read(ids[0], 0, 599_999);
+    assert_eq!(
+        read.last().map(|sample| sample.time),
+        Some(599_000),
+        "the newest ones"
+    );
+    let histograms = (0..600).map(|tick| (tick * 1000, ExponentialHistogram::default()));
+    history.prepend_histograms(ids[1], 600_000, histograms);
+    assert!(history.bytes() <= 2000, "{}", history.bytes());
+    assert_eq!(history.begins(600_000), Some(600_000), "of its own samples");
+}

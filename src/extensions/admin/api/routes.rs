@@ -66,6 +66,7 @@ const ROUTES: &[Route] = &[
     form("query_exemplars", Cost::Much, Api::exemplars),
     form("series", Cost::Much, Api::series),
     form("labels", Cost::Much, Api::names),
+    form("history", Cost::Much, Api::history),
     get("label/*/values", Cost::Much, Api::values),
     get("metadata", Cost::Much, Api::metadata),
     form("explain", Cost::Diagnosis, Api::explain),

@@ -82,7 +82,7 @@ impl QueryWarnings {
     }
 
     fn note_time(&mut self, selection: &Selection, state: &ViewState) {
-        let Some(begins) = state.shared.history_begins() else {
+        let Some(begins) = state.history_begins(selection) else {
             return;
         };
         let known = self.before_history.map_or(begins, |before| before.since);

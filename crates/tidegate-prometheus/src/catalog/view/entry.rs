@@ -45,7 +45,7 @@ pub(super) struct Number {
     pub(super) labels: Labels,
     pub(super) past: Past,
     /// Whether it is a native histogram.
-    is_native: bool,
+    pub(super) is_native: bool,
     pub(super) now: (Millis, SampleValue),
 }
 
@@ -240,12 +240,7 @@ impl SeriesEntry {
         let Some(first) = self.numbers.first() else {
             return Whose::of_value(&());
         };
-        let own = first.more.map(|(label, _)| label);
-        let is_common = |label: &str| label != NAME && Some(label) != own;
-        let common = first.labels.iter().filter(|(label, _)| is_common(label));
-        let mut hasher = KeyHasher::default();
-        common.for_each(|pair| pair.hash(&mut hasher));
-        hasher.key()
+        common(&first.labels, first.more.map(|(label, _)| label))
     }
 
     /// Every name that it may use, with its labels.
@@ -261,7 +256,7 @@ impl SeriesEntry {
             let name = self.name.as_ref()?;
             Some(format!("{name}{suffix}"))
         });
-        names.map(move |name| Whose::of_value(&(pairs, name)))
+        names.map(move |name| owned(pairs, &name))
     }
 
     /// The key of the contest for a place: name, labels and type.
@@ -369,6 +364,20 @@ impl Number {
             }
         }
     }
+}
+
+/// The key of labels without the name, and without the label that tells the numbers of a series apart.
+pub(super) fn common(labels: &Labels, own: Option<&str>) -> Whose {
+    let is_common = |label: &str| label != NAME && Some(label) != own;
+    let mut hasher = KeyHasher::default();
+    let common = labels.iter().filter(|(label, _)| is_common(label));
+    common.for_each(|pair| pair.hash(&mut hasher));
+    hasher.key()
+}
+
+/// The key by which a name with these labels has an owner.
+pub(super) fn owned(pairs: Whose, name: &str) -> Whose {
+    Whose::of_value(&(pairs, name))
 }
 
 fn sample(value: Flat<'_>) -> SampleValue {

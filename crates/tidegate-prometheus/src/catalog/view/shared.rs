@@ -64,9 +64,14 @@ impl SharedState {
         }
     }
 
-    /// The earliest time of which there may be a sample; `None`: nothing is recorded.
+    /// The earliest time of which there may be a sample of its own; `None`: nothing is recorded.
     pub(super) fn history_begins(&self) -> Option<Millis> {
         self.history.begins(self.recorded)
+    }
+
+    /// The time of the oldest sample that is kept.
+    pub(super) fn history_ends(&self) -> Millis {
+        self.recorded.saturating_sub(self.history.limits().span_ms)
     }
 
     /// Keeps the past of a number that has gone.

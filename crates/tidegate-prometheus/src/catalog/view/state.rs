@@ -25,6 +25,7 @@ use tidegate_engine::{Composite, Series, Table, UnixNanos};
 use tidegate_promql::{HistoryLimits, Millis, Selection};
 
 use super::super::{Newcomers, refers_to};
+use super::borrowed::MergedTables;
 use super::entry::{Key, SeriesEntry, ViewPass};
 use super::names::{NameIndex, Pairs, hash};
 use super::shared::SharedState;
@@ -45,6 +46,8 @@ pub(super) struct ViewState {
     pub(super) arrived: u64,
     /// The number of arrivals at the last read of all series.
     pub(super) read: u64,
+    /// The series with a history from another replica, and when that begins.
+    pub(super) borrowed: Option<(MergedTables, Millis)>,
 }
 
 pub(super) struct ViewSource {
@@ -94,6 +97,7 @@ impl ViewState {
             now: 0,
             arrived: 0,
             read: 0,
+            borrowed: None,
         }
     }
 

@@ -29,6 +29,7 @@ fn api_with(limits: QueryConfig) -> Arc<Api> {
         view,
         limits,
         CancellationToken::new(),
+        "test".to_owned(),
     ))
 }
 

@@ -1,0 +1,385 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//! `history::peers`: a replica of a cluster that has started gets the recent past of merged series from another replica, once.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::Uri;
+use http::header::{CONTENT_ENCODING, CONTENT_TYPE, HeaderName, HeaderValue};
+use tidegate_engine::clock;
+use tidegate_promql::{HistoryLimits, Millis, Selection};
+use tokio::task::spawn_blocking;
+use tokio::time::{Instant, sleep, timeout, timeout_at};
+
+use super::AdminConfig;
+use crate::component::{ComponentError, Context, Held, Shared, unix_now};
+use crate::config::{Node, Problems};
+use crate::delivery::Outcome;
+use crate::delivery::http::{Connections, HttpAnswer, HttpClient, HttpOptions};
+use crate::net::auth::AuthConfig;
+use crate::net::headers::{self, Headers};
+use crate::net::url::Url;
+use crate::net::{BodyError, Coding, DecompressError, TlsClientConfig, unpack};
+use crate::prom::catalog::{Borrowed, LOAN_SAMPLES, MergedTables, SeriesPlace, View, millis};
+use crate::prom::remote::Version;
+
+/// The path of the history at a peer.
+const PATH: &str = "/api/v1/history";
+
+/// The header with the random name of a process.
+pub(super) const INSTANCE: HeaderName = HeaderName::from_static("x-tidegate-instance");
+/// The header with the place where the next page begins.
+pub(super) const NEXT: HeaderName = HeaderName::from_static("x-tidegate-history-next");
+/// The header with the time at which the history of a peer begins, in milliseconds since 1970.
+pub(super) const BEGINS: HeaderName = HeaderName::from_static("x-tidegate-history-begins");
+
+/// The largest page, in bytes before compression. Peers make pages of up to 1 MiB and one more series.
+const MAX_PAGE_BYTES: usize = 16 << 20;
+
+/// The most addresses of a host name.
+const MAX_ADDRESSES: usize = 64;
+
+/// Interval between two looks whether the gateway is ready.
+const READY_INTERVAL: Duration = Duration::from_millis(100);
+
+crate::options! {
+    /// Other replicas of the cluster, whose history this gateway fetches when it starts.
+    pub struct PeersConfig {
+        /// Base URLs of the `admin` extensions of the replicas. Each address of a host name is a peer. The own address may be
+        /// among them.
+        pub endpoints: Vec<Url> = required,
+        /// TLS of `https` URLs. The certificate must have the host of the URL, not its address.
+        pub tls: TlsClientConfig = TlsClientConfig::default(),
+        /// Additional request headers. Their values are secrets.
+        pub headers: Headers = Headers::new(),
+        /// Credentials of the gateway, from an extension.
+        pub auth: Option<AuthConfig> = None,
+        /// Longest time of the fetch, from all peers together. A single answer may take a third of it.
+        pub timeout: Duration = Duration::from_secs(30),
+    }
+    check = PeersConfig::check
+}
+
+impl PeersConfig {
+    fn check(&self, at: &Node, cx: &mut Problems) {
+        headers::check(&self.headers, at.child("headers"), cx);
+        if self.endpoints.is_empty() {
+            cx.at(at.child("endpoints")).error("must not be empty");
+        }
+        if self.timeout.is_zero() {
+            cx.at(at.child("timeout")).error("must be more than 0");
+        }
+    }
+}
+
+/// The tables that all replicas have, and the most by which they differ in age; `None`: there are none.
+pub(super) fn merged_tables(shared: &Shared) -> Option<(MergedTables, Duration)> {
+    let clusters = shared.services.clusters().into_iter();
+    let merged: Vec<_> = clusters.flat_map(|(_, cluster)| cluster.merged()).collect();
+    let lag = merged.iter().map(|(_, max_lag)| *max_lag).max()?;
+    let tables: Vec<_> = merged.into_iter().map(|(table, _)| table).collect();
+    Some((MergedTables::of(&tables), lag))
+}
+
+/// Why a peer gave no history.
+#[derive(Debug, thiserror::Error)]
+enum FetchError {
+    #[error("its name can't be resolved: {0}")]
+    Lookup(std::io::Error),
+    #[error("{0}")]
+    Unreachable(String),
+    #[error("it answers {0}")]
+    Refused(String),
+    #[error("its answer is not a page of history: {0}")]
+    Malformed(String),
+    #[error("this gateway has no memory for its answer")]
+    Memory,
+    #[error("it does not answer in time")]
+    Timeout,
+}
+
+impl FetchError {
+    /// The label of the counter.
+    fn reason(&self) -> &'static str {
+        match self {
+            Self::Lookup(_) | Self::Unreachable(_) => "unreachable",
+            Self::Refused(_) => "refused",
+            Self::Malformed(_) => "malformed",
+            Self::Memory => "memory",
+            Self::Timeout => "timeout",
+        }
+    }
+
+    fn count(&self) {
+        metrics::counter!("tidegate_history_fetch_failures_total", "reason" => self.reason()).increment(1);
+    }
+}
+
+/// A replica at one address.
+struct Peer {
+    url: Uri,
+    name: String,
+}
+
+/// A page of a peer, whose memory is reserved.
+struct PeerPage {
+    instance: Option<HeaderValue>,
+    next: Option<SeriesPlace>,
+    begins: Option<Millis>,
+    request: bytes::Bytes,
+    held: Held,
+}
+
+/// Fetches the history.
+pub(super) struct HistoryFetch {
+    base: Context,
+    view: Arc<View>,
+    peers: PeersConfig,
+    limits: HistoryLimits,
+    /// The random name of this process.
+    instance: String,
+    /// A client for each endpoint.
+    clients: Vec<HttpClient>,
+}
+
+impl HistoryFetch {
+    /// A fetch for these options; `None`: they name no peers.
+    ///
+    /// # Errors
+    /// The TLS files or the authenticator can't be used.
+    pub(super) fn of(
+        config: &AdminConfig,
+        base: &Context,
+        view: &Arc<View>,
+        instance: &str,
+    ) -> Result<Option<Self>, ComponentError> {
+        let Some(peers) = config.history.peers.clone() else {
+            return Ok(None);
+        };
+        let clients = peers.endpoints.iter().map(|endpoint| {
+            let mut tls = peers.tls.clone();
+            // Connections go to addresses, and certificates have names.
+            tls.server_name_override = tls.server_name_override.or_else(|| host_of(endpoint));
+            let options = HttpOptions {
+                endpoint: Some(endpoint),
+                tls: &tls,
+                auth: peers.auth.as_ref(),
+                max_idle_conns: 1,
+                idle_conn_timeout: peers.timeout,
+                connections: Connections::default(),
+            };
+            HttpClient::new(options, base)
+        });
+        Ok(Some(Self {
+            clients: clients.collect::<Result<_, _>>()?,
+            base: base.clone(),
+            view: view.clone(),
+            limits: config.history.limits(),
+            peers,
+            instance: instance.to_owned(),
+        }))
+    }
+
+    /// Waits until this gateway is ready, and fetches the history from the first peer that gives it.
+    pub(super) async fn run(self) {
+        while !self.base.shared.health.is_ready() {
+            sleep(READY_INTERVAL).await;
+        }
+        let Some((merged, lag)) = merged_tables(&self.base.shared) else {
+            tracing::warn!(extension = %self.base.id, "`history::peers` has no effect without a `partials` receiver: remove it");
+            return;
+        };
+        // The series are known when samples come for them.
+        let view = self.view.clone();
+        let _ = spawn_blocking(move || view.refresh(unix_now(), &[Selection::everything()])).await;
+        self.fetch(&merged, lag).await;
+    }
+
+    async fn fetch(&self, merged: &MergedTables, lag: Duration) {
+        let deadline = Instant::now() + self.peers.timeout;
+        let mut failures = Vec::new();
+        for (endpoint, client) in self.peers.endpoints.iter().zip(&self.clients) {
+            let found = timeout_at(deadline, addresses(endpoint)).await;
+            let peers = match found.unwrap_or(Err(FetchError::Timeout)) {
+                Ok(peers) => peers,
+                Err(error) => {
+                    error.count();
+                    failures.push(format!("{endpoint}: {error}"));
+                    continue;
+                }
+            };
+            for peer in peers {
+                let fetched = timeout_at(deadline, self.from_peer(client, &peer, merged, lag)).await;
+                match fetched.unwrap_or(Err(FetchError::Timeout)) {
+                    Ok(true) => return,
+                    Ok(false) => {}
+                    Err(error) => {
+                        error.count();
+                        failures.push(format!("{}: {error}", peer.name));
+                    }
+                }
+            }
+        }
+        if !failures.is_empty() {
+            tracing::warn!(
+                extension = %self.base.id,
+                peers = failures.join("; "),
+                "no peer gives its history, so that of this gateway begins at its start: check `history::peers` and the peers"
+            );
+        }
+    }
+
+    /// Fetches all pages of a peer; `false`: it is this gateway.
+    async fn from_peer(
+        &self,
+        client: &HttpClient,
+        peer: &Peer,
+        merged: &MergedTables,
+        lag: Duration,
+    ) -> Result<bool, FetchError> {
+        let lag_ms = super::millis(lag);
+        let most = Millis::try_from(LOAN_SAMPLES).unwrap_or(Millis::MAX);
+        let span = self.limits.span_ms.min(self.limits.interval_ms.saturating_mul(most));
+        let from = millis(clock::wall(unix_now())).saturating_sub(span);
+        let (mut at, mut begins) = (SeriesPlace::default(), None);
+        let mut all = Borrowed::default();
+        loop {
+            let page = timeout(self.peers.timeout / 3, self.page(client, peer, from, at)).await;
+            let page = page.unwrap_or(Err(FetchError::Timeout))?;
+            if page.instance.is_some_and(|instance| instance == self.instance) {
+                return Ok(false);
+            }
+            let (view, merged) = (self.view.clone(), merged.clone());
+            let borrowed = spawn_blocking(move || {
+                let now = millis(clock::wall(unix_now()));
+                let borrowed = view.borrow_page(&merged, now, lag_ms, &page.request);
+                drop(page.held);
+                borrowed
+            });
+            let borrowed = borrowed.await.map_err(malformed)?.map_err(malformed)?;
+            count(borrowed);
+            all += borrowed;
+            begins = begins.or(page.begins);
+            match page.next {
+                None => break,
+                Some(next) if next > at => at = next,
+                Some(next) => return Err(malformed(format!("place {next} follows {at}"))),
+            }
+        }
+        if let Some(begins) = begins {
+            self.view.extend_history(merged.clone(), begins.max(from));
+        }
+        tracing::info!(
+            extension = %self.base.id,
+            peer = peer.name,
+            series = all.series,
+            samples = all.samples,
+            omitted_series = all.omitted_series,
+            omitted_samples = all.omitted_samples,
+            "fetched the history of a peer"
+        );
+        Ok(true)
+    }
+
+    async fn page(
+        &self,
+        client: &HttpClient,
+        peer: &Peer,
+        from: Millis,
+        at: SeriesPlace,
+    ) -> Result<PeerPage, FetchError> {
+        let mut headers = headers::build(&self.peers.headers);
+        let form = HeaderValue::from_static("application/x-www-form-urlencoded");
+        headers.insert(CONTENT_TYPE, form);
+        let body = bytes::Bytes::from(format!("from={from}&at={at}"));
+        let answer = client.post(&peer.url, headers, body, None).await;
+        let answer = answer.map_err(unreachable)?;
+        if !answer.status.is_success() {
+            return Err(FetchError::Refused(answer.text()));
+        }
+        let mut held = Held::new(self.base.shared.memory.clone());
+        let packed = match &answer.body {
+            Ok(packed) => packed.clone(),
+            Err(BodyError::Broken(why)) => return Err(FetchError::Unreachable(why.clone())),
+            Err(error) => return Err(malformed(error)),
+        };
+        if header(&answer, &CONTENT_ENCODING) != Some("zstd") {
+            return Err(malformed("it is not compressed with zstd"));
+        }
+        let request = unpack(Coding::Zstd, packed, MAX_PAGE_BYTES, &mut held, &mut None).await;
+        let request = request.map_err(|error| match error {
+            DecompressError::TooLarge { .. } | DecompressError::Corrupt(_) => malformed(error),
+            _ => FetchError::Memory,
+        })?;
+        held.try_grow(Version::One.weight(&request))
+            .map_err(|_| FetchError::Memory)?;
+        let next = header(&answer, &NEXT).map(str::parse).transpose();
+        let begins = header(&answer, &BEGINS).map(str::parse).transpose();
+        Ok(PeerPage {
+            next: next.map_err(malformed)?,
+            begins: begins.map_err(malformed)?,
+            instance: answer.headers.get(INSTANCE).cloned(),
+            request,
+            held,
+        })
+    }
+}
+
+fn header<'a>(answer: &'a HttpAnswer, name: &HeaderName) -> Option<&'a str> {
+    answer.headers.get(name)?.to_str().ok()
+}
+
+fn malformed(why: impl std::fmt::Display) -> FetchError {
+    FetchError::Malformed(why.to_string())
+}
+
+fn unreachable(outcome: Outcome) -> FetchError {
+    match outcome {
+        Outcome::Retry { why, .. } | Outcome::TimedOut { why } | Outcome::Permanent { why } => {
+            FetchError::Unreachable(why)
+        }
+        _ => FetchError::Unreachable("no answer".to_owned()),
+    }
+}
+
+fn count(borrowed: Borrowed) {
+    metrics::counter!("tidegate_history_fetched_series_total").increment(borrowed.series);
+    metrics::counter!("tidegate_history_fetched_samples_total").increment(borrowed.samples);
+    metrics::counter!("tidegate_history_fetch_omitted_series_total").increment(borrowed.omitted_series);
+    metrics::counter!("tidegate_history_fetch_omitted_samples_total").increment(borrowed.omitted_samples);
+}
+
+/// The host of a URL, without brackets; `None`: it is a socket.
+fn host_of(endpoint: &Url) -> Option<String> {
+    let Url::Http(uri) = endpoint else { return None };
+    let host = uri.host()?;
+    let inner = host.strip_prefix('[').and_then(|host| host.strip_suffix(']'));
+    Some(inner.unwrap_or(host).to_owned())
+}
+
+/// The peers of an endpoint: each address of its host.
+async fn addresses(endpoint: &Url) -> Result<Vec<Peer>, FetchError> {
+    let url = endpoint.join(PATH);
+    let Some(host) = host_of(endpoint) else {
+        let name = endpoint.to_string();
+        return Ok(vec![Peer { url, name }]);
+    };
+    let usual = if url.scheme_str() == Some("https") { 443 } else { 80 };
+    let port = url.port_u16().unwrap_or(usual);
+    let found = tokio::net::lookup_host((host.as_str(), port)).await;
+    let mut found: Vec<_> = found.map_err(FetchError::Lookup)?.collect();
+    found.sort_unstable();
+    found.dedup();
+    let peers = found.into_iter().take(MAX_ADDRESSES).filter_map(|address| {
+        let mut parts = url.clone().into_parts();
+        parts.authority = address.to_string().parse().ok();
+        let url = Uri::from_parts(parts).ok()?;
+        let name = format!("{endpoint} ({address})");
+        Some(Peer { url, name })
+    });
+    Ok(peers.collect())
+}
+
+#[cfg(test)]
+mod tests;
