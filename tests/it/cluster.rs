@@ -2,6 +2,7 @@
 
 //! Producers and replicas. The answers of replicas are compared with the counters of both ends.
 
+mod history;
 mod leaders;
 mod others;
 mod streams;

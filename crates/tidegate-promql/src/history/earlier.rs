@@ -136,8 +136,13 @@ impl History {
         };
         let before = past.bytes();
         let samples = samples.filter_map(|(time, histogram)| Some((earlier.tick(time)?, histogram)));
-        let room = self.limits.max_bytes.saturating_sub(self.bytes);
-        let taken = past.histograms.get_or_insert_default().prepend(samples, room);
+        past.histograms.get_or_insert_default();
+        let used = self.bytes - before + past.bytes();
+        let room = self.limits.max_bytes.saturating_sub(used);
+        let taken = past
+            .histograms
+            .as_mut()
+            .map_or(0, |histograms| histograms.prepend(samples, room));
         self.bytes = self.bytes - before + past.bytes();
         taken
     }

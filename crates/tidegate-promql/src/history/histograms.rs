@@ -124,6 +124,7 @@ impl Histograms {
         if self.chunks.is_empty() {
             // The next sample is the difference from this one.
             self.newest = std::mem::take(&mut earlier.newest);
+            room = room.saturating_sub(self.newest.counts.capacity() * size_of::<u64>());
         }
         let mut taken = 0;
         while let Some(mut chunk) = earlier.chunks.pop_back() {

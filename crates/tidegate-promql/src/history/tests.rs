@@ -306,7 +306,7 @@ proptest! {
         let copy = history.copy(ids[0], 0).unwrap();
         let copied: Vec<_> = copy.samples(usize::MAX).map(|(time, value)| (time / 1000, value.to_bits())).collect();
         prop_assert_eq!(copied, read);
-        ids.map(|id| history.remove(id));
+        ids.into_iter().for_each(|id| history.remove(id));
         prop_assert_eq!((history.bytes(), history.len()), (0, 0));
     }
 }

@@ -192,7 +192,14 @@ exporters:
   {{- end }}
 extensions:
   health_check: {endpoint: "0.0.0.0:13133"}
+  {{- if $cluster.enabled }}
+  # A gateway that starts gets the history of queries from another one.
+  admin:
+    endpoint: "0.0.0.0:8080"
+    history: {peers: {endpoints: ["http://{{ include "tidegate.fullname" . }}-gateway-pods.{{ .Release.Namespace }}.svc:8080"]}}
+  {{- else }}
   admin: {endpoint: "0.0.0.0:8080"}
+  {{- end }}
   {{- if $cluster.enabled }}
   {{- include "tidegate.clusterExtension" (dict "root" . "serves" true) | nindent 2 }}
   {{- end }}

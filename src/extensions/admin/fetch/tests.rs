@@ -1,1 +1,208 @@
 // SPDX-License-Identifier: Apache-2.0
+
+//! A gateway that starts, and peers of all kinds.
+
+use std::net::SocketAddr;
+
+use tidegate_engine::{Data, Limits, Rule, Table, Temporality};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+
+use super::super::Admin;
+use super::super::tests::point;
+use super::*;
+use crate::component::Lifecycle;
+use crate::component::cluster::Cluster;
+use crate::component::services::Services;
+use crate::component::shared::Phase;
+use crate::component::testing::{context, settings};
+use crate::net::Endpoint;
+use crate::net::compress;
+
+/// A started replica with one merged series, and one of its own.
+async fn replica(options: &str) -> Admin {
+    let base = context("extensions", "admin");
+    let cluster = Arc::new(Cluster::new("test", 1));
+    let [merged, local] = ["merged", "local"].map(|name| {
+        let table = Arc::new(Table::new(name, vec![Rule::newest()], Limits::default()));
+        base.shared.tables.add(table.clone());
+        table
+    });
+    cluster.note_merged(&merged, Duration::from_millis(100));
+    let services = Services {
+        cluster: Some(cluster),
+        ..Services::default()
+    };
+    base.shared.services.add("cluster".to_owned(), services);
+    let counter = Data::Sum {
+        monotonic: true,
+        temporality: Temporality::Cumulative,
+    };
+    merged.observe(&point("hits", counter, "web", 7), unix_now());
+    local.observe(&point("own", counter, "web", 7), unix_now());
+    let config = format!("{{endpoint: 127.0.0.1:0, history: {{interval: 10ms, {options}}}}}");
+    let admin = Admin::new(settings::<AdminConfig>(&config).get(), base).unwrap();
+    admin.base.shared.health.enter(Phase::Ready);
+    admin.start().await.unwrap();
+    admin
+}
+
+fn port(admin: &Admin) -> u16 {
+    match admin.local() {
+        Endpoint::Tcp { port, .. } => port,
+        Endpoint::Unix(path) => panic!("{}", path.display()),
+    }
+}
+
+/// The fetch of a replica from these peers, which it has not run yet.
+fn fetch(admin: &Admin, peers: &str) -> HistoryFetch {
+    let config = settings::<AdminConfig>(&format!("{{history: {{interval: 10ms, peers: {peers}}}}}")).get();
+    let fetch = HistoryFetch::of(&config, &admin.base, &admin.view, &admin.instance);
+    fetch.unwrap().unwrap()
+}
+
+/// The first peer that gives its history, or the reasons of those that do not.
+async fn outcome(admin: &Admin, peer: SocketAddr, timeout: &str) -> Result<bool, FetchError> {
+    let fetch = fetch(admin, &format!("{{endpoints: [\"http://{peer}\"], timeout: {timeout}}}"));
+    let (merged, lag) = merged_tables(&admin.base.shared).unwrap();
+    let peers = addresses(&fetch.peers.endpoints[0]).await.unwrap();
+    assert_eq!(peers.len(), 1);
+    fetch.from_peer(&fetch.clients[0], &peers[0], &merged, lag).await
+}
+
+/// Samples of a series in the last minute, by a query.
+fn samples(admin: &Admin, name: &str) -> f64 {
+    let query = tidegate_promql::Query::parse(&format!("count_over_time({name}[1m])")).unwrap();
+    let evaluated = crate::component::Evaluate::evaluate(&*admin.view, &query, unix_now()).unwrap();
+    evaluated.values.first().map_or(0.0, |(_, count)| *count)
+}
+
+async fn wait_for_samples(admin: &Admin, least: f64) {
+    let deadline = Instant::now() + Duration::from_secs(60);
+    while samples(admin, "hits_total") < least {
+        assert!(Instant::now() < deadline);
+        sleep(Duration::from_millis(10)).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_replica_fetches_the_history_of_merged_series_once() {
+    let old = replica("retention: 60s").await;
+    wait_for_samples(&old, 50.0).await;
+    let peers = format!("peers: {{endpoints: [\"http://localhost:{}\"]}}", port(&old));
+    let new = replica(&format!("retention: 60s, {peers}")).await;
+    wait_for_samples(&new, 40.0).await;
+    let handle = new.fetch.lock().take().unwrap();
+    timeout(Duration::from_secs(60), handle).await.unwrap().unwrap();
+    assert!(samples(&new, "hits_total") > samples(&new, "own_total") + 20.0);
+    for admin in [new, old] {
+        admin.stop(std::time::Instant::now() + Duration::from_secs(10)).await;
+        assert_eq!(admin.base.shared.memory.reserved_bytes(), 0);
+    }
+}
+
+#[tokio::test]
+async fn a_replica_is_not_its_own_peer_and_a_replica_that_is_not_ready_gives_nothing() {
+    let admin = replica("retention: 60s").await;
+    let own = SocketAddr::from(([127, 0, 0, 1], port(&admin)));
+    assert!(!outcome(&admin, own, "30s").await.unwrap());
+    let other = replica("retention: 60s").await;
+    admin.base.shared.health.hold("receivers::partials", Some("catching up"));
+    let refused = outcome(&other, own, "30s").await.unwrap_err();
+    assert_eq!(refused.reason(), "refused");
+    assert!(refused.to_string().contains("catching up"), "{refused}");
+}
+
+/// A peer that answers each request with the same bytes, again and again if `repeats`.
+async fn peer(answer: Vec<u8>, repeats: bool) -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let answer = Arc::new(answer);
+    tokio::spawn(async move {
+        while let Ok((stream, _)) = listener.accept().await {
+            tokio::spawn(speak(stream, answer.clone(), repeats));
+        }
+    });
+    address
+}
+
+async fn speak(mut stream: TcpStream, answer: Arc<Vec<u8>>, repeats: bool) {
+    let mut request = vec![0; 4096];
+    while stream.read(&mut request).await.is_ok_and(|read| read > 0) {
+        while stream.write_all(&answer).await.is_ok() && repeats {}
+    }
+}
+
+/// An answer with this body and these headers.
+fn answer(headers: &str, body: &[u8]) -> Vec<u8> {
+    let head = format!(
+        "HTTP/1.1 200 OK\r\ncontent-encoding: zstd\r\n{headers}content-length: {}\r\n\r\n",
+        body.len()
+    );
+    [head.as_bytes(), body].concat()
+}
+
+fn packed(request: &[u8]) -> Vec<u8> {
+    compress(Coding::Zstd, request).unwrap()
+}
+
+/// A request whose series say as little as they can.
+fn many_series(count: usize) -> Vec<u8> {
+    b"\x0a\x04\x0a\x02\x0a\x00".repeat(count)
+}
+
+#[tokio::test]
+async fn a_bad_peer_costs_a_counted_reason_and_no_memory() {
+    let admin = replica("retention: 60s").await;
+    admin.base.shared.memory.add_limit(crate::component::Limit::of(64 << 20));
+    let endless = b"HTTP/1.1 200 OK\r\ncontent-encoding: zstd\r\ntransfer-encoding: chunked\r\n\r\n".to_vec();
+    let chunk = [b"4000\r\n".to_vec(), vec![b'x'; 0x4000], b"\r\n".to_vec()].concat();
+    let next = "x-tidegate-history-next: 0.1\r\n";
+    for (name, answer, repeats, expected) in [
+        ("silent", Vec::new(), false, "timeout"),
+        ("not HTTP", b"hello\r\n\r\n".to_vec(), false, "unreachable"),
+        ("broken off", answer("", b"")[..20].to_vec(), false, "timeout"),
+        (
+            "another server",
+            b"HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\n\r\n".to_vec(),
+            false,
+            "refused",
+        ),
+        (
+            "not compressed",
+            b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nhi".to_vec(),
+            false,
+            "malformed",
+        ),
+        ("corrupt", answer("", b"no zstd at all"), false, "malformed"),
+        ("not a request", answer("", &packed(b"<html>")), false, "malformed"),
+        ("a wrong place", answer("x-tidegate-history-next: x\r\n", &packed(b"")), false, "malformed"),
+        ("pages without end", answer(next, &packed(b"")), false, "malformed"),
+        ("a huge page", answer("", &packed(&vec![0; MAX_PAGE_BYTES + 1])), false, "malformed"),
+        ("an endless answer", [endless, chunk].concat(), true, "malformed"),
+    ] {
+        let peer = peer(answer, repeats).await;
+        let failure = outcome(&admin, peer, "3s").await.unwrap_err();
+        assert_eq!(failure.reason(), expected, "{name}: {failure}");
+        assert_eq!(admin.base.shared.memory.reserved_bytes(), 0, "{name}");
+    }
+    // More than the gateway has memory for.
+    let samples = [b"\x12\x00".repeat(90_000)].concat();
+    let mut series = vec![0x0a];
+    prost::encoding::encode_varint(samples.len() as u64, &mut series);
+    series.extend(samples);
+    let peer = peer(answer("", &packed(&series.repeat(20))), false).await;
+    let failure = outcome(&admin, peer, "30s").await.unwrap_err();
+    assert_eq!(failure.reason(), "memory", "{failure}");
+    assert_eq!(admin.base.shared.memory.reserved_bytes(), 0);
+}
+
+#[tokio::test]
+async fn series_that_are_not_here_are_omitted() {
+    let admin = replica("retention: 60s").await;
+    let peer = peer(answer("", &packed(&many_series(1000))), false).await;
+    assert!(outcome(&admin, peer, "30s").await.unwrap());
+    let fetch = fetch(&admin, "{endpoints: [\"http://127.0.0.1:1\", \"http://nowhere.invalid\"], timeout: 5s}");
+    let (merged, lag) = merged_tables(&admin.base.shared).unwrap();
+    fetch.fetch(&merged, lag).await;
+}

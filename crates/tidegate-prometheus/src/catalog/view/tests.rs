@@ -2,6 +2,7 @@
 
 //! The answers to queries about tables whose series come and go.
 
+mod borrowed;
 mod exporters;
 mod indexed;
 mod ownership;
