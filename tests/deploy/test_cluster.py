@@ -141,6 +141,24 @@ def test_replicas_without_a_broker_find_each_other_before_they_are_ready() -> No
     assert gateway(DIRECT)["spec"]["podManagementPolicy"] == "Parallel"
 
 
+@each_engine
+def test_a_gateway_that_starts_reaches_the_history_of_the_others(values: Path) -> None:
+    _, shown = both(values)
+    admin = shown["extensions"]["admin"]
+    (endpoint,) = admin["history"]["peers"]["endpoints"]
+    host, port = endpoint.removeprefix("http://").split(":")
+    service = next(found for found in kit.of_kind(values, "Service") if host.startswith(found["metadata"]["name"] + "."))
+    assert service["spec"]["clusterIP"] == "None"
+    assert int(port) in [found["port"] for found in service["spec"]["ports"]]
+    assert admin["endpoint"].endswith(f":{port}")
+    for policy in kit.of_kind(values, "NetworkPolicy"):
+        if policy["metadata"]["name"].endswith("-gateway"):
+            rules = [rule for rule in policy["spec"]["ingress"] if rule["ports"] == [{"port": "api"}]]
+            (peer,) = [peer for rule in rules for peer in rule["from"]]
+            (reached,) = kit.selected(peer["podSelector"], kit.workloads(values))
+            assert reached["kind"] == "StatefulSet"
+
+
 def test_replicas_without_a_broker_do_not_end_together() -> None:
     workload = gateway(DIRECT)
     (budget,) = kit.of_kind(DIRECT, "PodDisruptionBudget")

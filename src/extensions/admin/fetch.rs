@@ -210,7 +210,7 @@ impl HistoryFetch {
                 }
             };
             for peer in peers {
-                let fetched = timeout_at(deadline, self.from_peer(client, &peer, merged, lag)).await;
+                let fetched = timeout_at(deadline, self.fetch_all(client, &peer, merged, lag)).await;
                 match fetched.unwrap_or(Err(FetchError::Timeout)) {
                     Ok(true) => return,
                     Ok(false) => {}
@@ -231,7 +231,7 @@ impl HistoryFetch {
     }
 
     /// Fetches all pages of a peer; `false`: it is this gateway.
-    async fn from_peer(
+    async fn fetch_all(
         &self,
         client: &HttpClient,
         peer: &Peer,
@@ -240,7 +240,10 @@ impl HistoryFetch {
     ) -> Result<bool, FetchError> {
         let lag_ms = super::millis(lag);
         let most = Millis::try_from(LOAN_SAMPLES).unwrap_or(Millis::MAX);
-        let span = self.limits.span_ms.min(self.limits.interval_ms.saturating_mul(most));
+        let span = self
+            .limits
+            .span_ms
+            .min(self.limits.interval_ms.saturating_mul(most));
         let from = millis(clock::wall(unix_now())).saturating_sub(span);
         let (mut at, mut begins) = (SeriesPlace::default(), None);
         let mut all = Borrowed::default();
@@ -365,7 +368,11 @@ async fn addresses(endpoint: &Url) -> Result<Vec<Peer>, FetchError> {
         let name = endpoint.to_string();
         return Ok(vec![Peer { url, name }]);
     };
-    let usual = if url.scheme_str() == Some("https") { 443 } else { 80 };
+    let usual = if url.scheme_str() == Some("https") {
+        443
+    } else {
+        80
+    };
     let port = url.port_u16().unwrap_or(usual);
     let found = tokio::net::lookup_host((host.as_str(), port)).await;
     let mut found: Vec<_> = found.map_err(FetchError::Lookup)?.collect();

@@ -26,7 +26,8 @@ pub use self::rivals::differing;
 pub use self::senders::{Newcomers, Senders, Times};
 pub use self::view::{
     About, Accepted, Asked, BeforeHistory, Borrowed, Exposes, Found, HistoryPage, HistoryRule, LOAN_SAMPLES,
-    Level, MergedTables, NamedTable, QueryWarnings, SeriesPlace, SeriesStats, View, max_samples_within, millis,
+    Level, MergedTables, NamedTable, QueryWarnings, SeriesPlace, SeriesStats, View, max_samples_within,
+    millis,
 };
 
 type KeyMap<V> = HashMap<Key, V, RandomState>;

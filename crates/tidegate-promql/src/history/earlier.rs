@@ -77,10 +77,7 @@ impl History {
     pub fn first(&self, id: SeriesId) -> Option<Millis> {
         let past = self.series.get(id.0 as usize)?.as_ref()?;
         let floats = past.chunks.front().map(|chunk| chunk.first);
-        let histograms = past
-            .histograms
-            .as_ref()
-            .and_then(|histograms| histograms.first());
+        let histograms = past.histograms.as_ref().and_then(|histograms| histograms.first());
         let first = floats.into_iter().chain(histograms).min()?;
         Some(self.time(first))
     }
@@ -134,6 +131,10 @@ impl History {
         let Some(Some(past)) = self.series.get_mut(id.0 as usize) else {
             return 0;
         };
+        let own = size_of::<histograms::Histograms>();
+        if past.histograms.is_none() && self.bytes + own > self.limits.max_bytes {
+            return 0;
+        }
         let before = past.bytes();
         let samples = samples.filter_map(|(time, histogram)| Some((earlier.tick(time)?, histogram)));
         past.histograms.get_or_insert_default();

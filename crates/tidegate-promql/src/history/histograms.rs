@@ -53,10 +53,7 @@ struct Frame {
 impl Histograms {
     /// Bytes that it takes besides its own fields.
     pub(super) fn bytes(&self) -> usize {
-        let chunks = self
-            .chunks
-            .iter()
-            .map(Chunk::bytes);
+        let chunks = self.chunks.iter().map(Chunk::bytes);
         size_of::<Self>() + chunks.sum::<usize>() + self.newest.counts.capacity() * size_of::<u64>()
     }
 

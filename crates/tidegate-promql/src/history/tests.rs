@@ -316,7 +316,11 @@ fn earlier_samples_stay_within_the_memory_of_the_history() {
     let mut history = History::new(limits(2000));
     let ids = [history.add().unwrap(), history.add().unwrap()];
     history.append(ids[0], 600_000, 1.0);
-    let taken = history.prepend(ids[0], 600_000, (0..600).map(|tick| (tick * 1000, (tick as f64).sqrt())));
+    let taken = history.prepend(
+        ids[0],
+        600_000,
+        (0..600).map(|tick| (tick * 1000, (tick as f64).sqrt())),
+    );
     assert!((1..600).contains(&taken), "{taken}");
     let read = history.read(ids[0], 0, 599_999);
     assert_eq!(

@@ -63,11 +63,14 @@ fn fetch(admin: &Admin, peers: &str) -> HistoryFetch {
 
 /// The first peer that gives its history, or the reasons of those that do not.
 async fn outcome(admin: &Admin, peer: SocketAddr, timeout: &str) -> Result<bool, FetchError> {
-    let fetch = fetch(admin, &format!("{{endpoints: [\"http://{peer}\"], timeout: {timeout}}}"));
+    let fetch = fetch(
+        admin,
+        &format!("{{endpoints: [\"http://{peer}\"], timeout: {timeout}}}"),
+    );
     let (merged, lag) = merged_tables(&admin.base.shared).unwrap();
     let peers = addresses(&fetch.peers.endpoints[0]).await.unwrap();
     assert_eq!(peers.len(), 1);
-    fetch.from_peer(&fetch.clients[0], &peers[0], &merged, lag).await
+    fetch.fetch_all(&fetch.clients[0], &peers[0], &merged, lag).await
 }
 
 /// Samples of a series in the last minute, by a query.
@@ -96,7 +99,9 @@ async fn a_replica_fetches_the_history_of_merged_series_once() {
     timeout(Duration::from_secs(60), handle).await.unwrap().unwrap();
     assert!(samples(&new, "hits_total") > samples(&new, "own_total") + 20.0);
     for admin in [new, old] {
-        admin.stop(std::time::Instant::now() + Duration::from_secs(10)).await;
+        admin
+            .stop(std::time::Instant::now() + Duration::from_secs(10))
+            .await;
         assert_eq!(admin.base.shared.memory.reserved_bytes(), 0);
     }
 }
@@ -107,29 +112,34 @@ async fn a_replica_is_not_its_own_peer_and_a_replica_that_is_not_ready_gives_not
     let own = SocketAddr::from(([127, 0, 0, 1], port(&admin)));
     assert!(!outcome(&admin, own, "30s").await.unwrap());
     let other = replica("retention: 60s").await;
-    admin.base.shared.health.hold("receivers::partials", Some("catching up"));
+    admin
+        .base
+        .shared
+        .health
+        .hold("receivers::partials", Some("catching up"));
     let refused = outcome(&other, own, "30s").await.unwrap_err();
     assert_eq!(refused.reason(), "refused");
     assert!(refused.to_string().contains("catching up"), "{refused}");
 }
 
-/// A peer that answers each request with the same bytes, again and again if `repeats`.
-async fn peer(answer: Vec<u8>, repeats: bool) -> SocketAddr {
+/// A peer that answers each request with the same bytes, and then with `endless` ones, again and again.
+async fn peer(answer: Vec<u8>, endless: &'static [u8]) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     let answer = Arc::new(answer);
     tokio::spawn(async move {
         while let Ok((stream, _)) = listener.accept().await {
-            tokio::spawn(speak(stream, answer.clone(), repeats));
+            tokio::spawn(speak(stream, answer.clone(), endless));
         }
     });
     address
 }
 
-async fn speak(mut stream: TcpStream, answer: Arc<Vec<u8>>, repeats: bool) {
+async fn speak(mut stream: TcpStream, answer: Arc<Vec<u8>>, endless: &[u8]) {
     let mut request = vec![0; 4096];
     while stream.read(&mut request).await.is_ok_and(|read| read > 0) {
-        while stream.write_all(&answer).await.is_ok() && repeats {}
+        let _ = stream.write_all(&answer).await;
+        while !endless.is_empty() && stream.write_all(endless).await.is_ok() {}
     }
 }
 
@@ -154,34 +164,49 @@ fn many_series(count: usize) -> Vec<u8> {
 #[tokio::test]
 async fn a_bad_peer_costs_a_counted_reason_and_no_memory() {
     let admin = replica("retention: 60s").await;
-    admin.base.shared.memory.add_limit(crate::component::Limit::of(64 << 20));
+    admin
+        .base
+        .shared
+        .memory
+        .add_limit(crate::component::Limit::of(64 << 20));
     let endless = b"HTTP/1.1 200 OK\r\ncontent-encoding: zstd\r\ntransfer-encoding: chunked\r\n\r\n".to_vec();
     let chunk = [b"4000\r\n".to_vec(), vec![b'x'; 0x4000], b"\r\n".to_vec()].concat();
     let next = "x-tidegate-history-next: 0.1\r\n";
-    for (name, answer, repeats, expected) in [
-        ("silent", Vec::new(), false, "timeout"),
-        ("not HTTP", b"hello\r\n\r\n".to_vec(), false, "unreachable"),
-        ("broken off", answer("", b"")[..20].to_vec(), false, "timeout"),
+    let cases: Vec<(&str, Vec<u8>, &'static [u8], &str)> = vec![
+        ("silent", Vec::new(), b"", "timeout"),
+        ("not HTTP", b"hello\r\n\r\n".to_vec(), b"", "unreachable"),
+        ("broken off", answer("", b"")[..20].to_vec(), b"", "timeout"),
         (
             "another server",
             b"HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\n\r\n".to_vec(),
-            false,
+            b"",
             "refused",
         ),
         (
             "not compressed",
             b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nhi".to_vec(),
-            false,
+            b"",
             "malformed",
         ),
-        ("corrupt", answer("", b"no zstd at all"), false, "malformed"),
-        ("not a request", answer("", &packed(b"<html>")), false, "malformed"),
-        ("a wrong place", answer("x-tidegate-history-next: x\r\n", &packed(b"")), false, "malformed"),
-        ("pages without end", answer(next, &packed(b"")), false, "malformed"),
-        ("a huge page", answer("", &packed(&vec![0; MAX_PAGE_BYTES + 1])), false, "malformed"),
-        ("an endless answer", [endless, chunk].concat(), true, "malformed"),
-    ] {
-        let peer = peer(answer, repeats).await;
+        ("corrupt", answer("", b"no zstd at all"), b"", "malformed"),
+        ("not a request", answer("", &packed(b"<html>")), b"", "malformed"),
+        (
+            "a wrong place",
+            answer("x-tidegate-history-next: x\r\n", &packed(b"")),
+            b"",
+            "malformed",
+        ),
+        ("pages without end", answer(next, &packed(b"")), b"", "malformed"),
+        (
+            "a huge page",
+            answer("", &packed(&vec![0; MAX_PAGE_BYTES + 1])),
+            b"",
+            "malformed",
+        ),
+        ("an endless answer", endless, chunk.leak(), "malformed"),
+    ];
+    for (name, answer, endless, expected) in cases {
+        let peer = peer(answer, endless).await;
         let failure = outcome(&admin, peer, "3s").await.unwrap_err();
         assert_eq!(failure.reason(), expected, "{name}: {failure}");
         assert_eq!(admin.base.shared.memory.reserved_bytes(), 0, "{name}");
@@ -191,7 +216,7 @@ async fn a_bad_peer_costs_a_counted_reason_and_no_memory() {
     let mut series = vec![0x0a];
     prost::encoding::encode_varint(samples.len() as u64, &mut series);
     series.extend(samples);
-    let peer = peer(answer("", &packed(&series.repeat(20))), false).await;
+    let peer = peer(answer("", &packed(&series.repeat(20))), b"").await;
     let failure = outcome(&admin, peer, "30s").await.unwrap_err();
     assert_eq!(failure.reason(), "memory", "{failure}");
     assert_eq!(admin.base.shared.memory.reserved_bytes(), 0);
@@ -200,9 +225,12 @@ async fn a_bad_peer_costs_a_counted_reason_and_no_memory() {
 #[tokio::test]
 async fn series_that_are_not_here_are_omitted() {
     let admin = replica("retention: 60s").await;
-    let peer = peer(answer("", &packed(&many_series(1000))), false).await;
+    let peer = peer(answer("", &packed(&many_series(1000))), b"").await;
     assert!(outcome(&admin, peer, "30s").await.unwrap());
-    let fetch = fetch(&admin, "{endpoints: [\"http://127.0.0.1:1\", \"http://nowhere.invalid\"], timeout: 5s}");
+    let fetch = fetch(
+        &admin,
+        "{endpoints: [\"http://127.0.0.1:1\", \"http://nowhere.invalid\"], timeout: 5s}",
+    );
     let (merged, lag) = merged_tables(&admin.base.shared).unwrap();
     fetch.fetch(&merged, lag).await;
 }
