@@ -112,7 +112,8 @@ fn a_replica_that_starts_again_has_the_history_of_the_other() {
         (answer["status"] == "success").then(|| warnings.contains("the history of this gateway begins"))
     };
     wait_until(SOON, "the history of the other replica is there", || {
-        begins("hits_total") == Some(false)
+        let answer = replicas[0].range("hits_total", from, to);
+        answer["data"]["result"][0].is_object() && begins("hits_total") == Some(false)
     });
     for query in ["hits_total", "increase(hits_total[2s])", "rate(hits_total[2s])"] {
         let answers = replicas.each_ref().map(|replica| replica.range(query, from, to));

@@ -189,9 +189,12 @@ impl ViewState {
         Some(borrowed.map_or(own, |since| own.min(since.max(self.shared.history_ends()))))
     }
 
-    /// The earliest time of which there may be a sample of the series of a selection.
+    /// The earliest time of which there may be a sample of the series of a selection, if it asks for one that is not its own.
     pub(super) fn history_begins(&self, selection: &Selection) -> Option<Millis> {
         let own = self.shared.history_begins()?;
+        if selection.since() >= own {
+            return Some(own);
+        }
         let (Some((merged, _)), Some(name)) = (&self.borrowed, selection.name()) else {
             return Some(own);
         };
