@@ -122,12 +122,6 @@ fn a_replica_that_starts_again_has_the_history_of_the_other() {
         let values = again[0]["values"].as_array().map_or(0, Vec::len);
         assert_eq!(values as u64, to - from + 1, "{query}: {again}");
     }
-    let resets = replicas[0].api.value("resets(hits_total[1m])");
-    assert_eq!(
-        resets,
-        Some(0.0),
-        "the counter does not fall where the own samples begin"
-    );
     replicas[0].api.wait_for_value("local_hits_total", super::TOTAL);
     let local = replicas[0].range("local_hits_total", from, to);
     assert_eq!(
@@ -135,7 +129,16 @@ fn a_replica_that_starts_again_has_the_history_of_the_other() {
         Json::Array(Vec::new()),
         "its own series has no other past"
     );
-    assert_eq!(begins("local_hits_total"), Some(true));
+    wait_until(SOON, "its own samples have begun", || {
+        begins("local_hits_total") == Some(true)
+    });
+    assert_eq!(begins("hits_total"), Some(false));
+    let resets = replicas[0].api.value("resets(hits_total[1m])");
+    assert_eq!(
+        resets,
+        Some(0.0),
+        "the counter does not fall where the own samples begin"
+    );
     let fetched = |name: &str| again.own_metric(&format!("tidegate_history_fetch{name}_total"), &[]);
     assert!(fetched("ed_series") >= 1.0 && fetched("ed_samples") >= 5.0);
     producer.gateway.stop();
