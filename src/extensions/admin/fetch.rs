@@ -21,7 +21,7 @@ use crate::net::auth::AuthConfig;
 use crate::net::headers::{self, Headers};
 use crate::net::url::Url;
 use crate::net::{BodyError, Coding, DecompressError, TlsClientConfig, unpack};
-use crate::prom::catalog::{Borrowed, LOAN_SAMPLES, MergedTables, SeriesPlace, View, millis};
+use crate::prom::catalog::{Borrowed, LOAN_SAMPLES, MergedTables, SeriesPosition, View, millis};
 use crate::prom::remote::Version;
 
 /// The path of the history at a peer.
@@ -29,7 +29,7 @@ const PATH: &str = "/api/v1/history";
 
 /// The header with the random name of a process.
 pub(super) const INSTANCE: HeaderName = HeaderName::from_static("x-tidegate-instance");
-/// The header with the place where the next page begins.
+/// The header with the position where the next page begins.
 pub(super) const NEXT: HeaderName = HeaderName::from_static("x-tidegate-history-next");
 /// The header with the time at which the history of a peer begins, in milliseconds since 1970.
 pub(super) const BEGINS: HeaderName = HeaderName::from_static("x-tidegate-history-begins");
@@ -125,7 +125,7 @@ struct Peer {
 /// A page of a peer, whose memory is reserved.
 struct PeerPage {
     instance: Option<HeaderValue>,
-    next: Option<SeriesPlace>,
+    next: Option<SeriesPosition>,
     begins: Option<Millis>,
     request: bytes::Bytes,
     held: Held,
@@ -245,7 +245,7 @@ impl HistoryFetch {
             .span_ms
             .min(self.limits.interval_ms.saturating_mul(most));
         let from = millis(clock::wall(unix_now())).saturating_sub(span);
-        let (mut at, mut begins) = (SeriesPlace::default(), None);
+        let (mut at, mut begins) = (SeriesPosition::default(), None);
         let mut all = Borrowed::default();
         loop {
             let page = timeout(self.peers.timeout / 3, self.page(client, peer, from, at)).await;
@@ -267,7 +267,7 @@ impl HistoryFetch {
             match page.next {
                 None => break,
                 Some(next) if next > at => at = next,
-                Some(next) => return Err(malformed(format!("place {next} follows {at}"))),
+                Some(next) => return Err(malformed(format!("position {next} follows {at}"))),
             }
         }
         if let Some(begins) = begins {
@@ -290,7 +290,7 @@ impl HistoryFetch {
         client: &HttpClient,
         peer: &Peer,
         from: Millis,
-        at: SeriesPlace,
+        at: SeriesPosition,
     ) -> Result<PeerPage, FetchError> {
         let mut headers = headers::build(&self.peers.headers);
         let form = HeaderValue::from_static("application/x-www-form-urlencoded");

@@ -145,3 +145,43 @@ fn a_replica_that_starts_again_has_the_history_of_the_other() {
     again.stop();
     second.stop();
 }
+
+#[test]
+fn a_replica_without_a_peer_answers_and_names_the_reasons() {
+    let [admin, page, closed] = [free_port(), free_port(), free_port()];
+    let gateway = Gateway::start(&format!(
+        "extensions:
+  cluster: {{name: test, engine: {{local: {{}}}}}}
+  admin:
+    endpoint: \"127.0.0.1:{admin}\"
+    history: {{peers: {{endpoints: [\"http://127.0.0.1:{admin}\", \"http://127.0.0.1:{closed}\"]}}}}
+receivers: {{partials: {{cluster: cluster}}}}
+exporters: {{prometheus: {{endpoint: \"127.0.0.1:{page}\"}}}}
+service:
+  extensions: [health_check, cluster, admin]
+  pipelines: {{metrics: {{receivers: [partials], exporters: [prometheus]}}}}
+"
+    ));
+    let failures = || {
+        gateway.own_metric(
+            "tidegate_history_fetch_failures_total",
+            &["reason=\"unreachable\""],
+        )
+    };
+    wait_until(SOON, "the failure is counted", || failures() == 1.0);
+    assert_eq!(QueryApi::at(admin).value("vector(1)"), Some(1.0));
+    let log = gateway.stop();
+    let lines = log
+        .lines()
+        .filter(|line| line.contains("no peer gives its history"));
+    let lines: Vec<_> = lines.collect();
+    assert_eq!(lines.len(), 1, "{log}");
+    assert!(
+        lines[0].contains("WARN") && lines[0].contains(&format!("127.0.0.1:{closed}")),
+        "{log}"
+    );
+    assert!(
+        !lines[0].contains(&format!("127.0.0.1:{admin}")),
+        "it is not its own peer: {log}"
+    );
+}

@@ -26,7 +26,7 @@ pub use self::rivals::differing;
 pub use self::senders::{Newcomers, Senders, Times};
 pub use self::view::{
     About, Accepted, Asked, BeforeHistory, Borrowed, Exposes, Found, HistoryPage, HistoryRule, LOAN_SAMPLES,
-    Level, MergedTables, NamedTable, QueryWarnings, SeriesPlace, SeriesStats, View, max_samples_within,
+    Level, MergedTables, NamedTable, QueryWarnings, SeriesPosition, SeriesStats, View, max_samples_within,
     millis,
 };
 

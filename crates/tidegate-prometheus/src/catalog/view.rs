@@ -39,7 +39,7 @@ use tidegate_promql::{
 
 pub use self::about::About;
 pub use self::asked::{Asked, BeforeHistory, QueryWarnings};
-pub use self::borrowed::{Borrowed, HistoryPage, LOAN_SAMPLES, MergedTables, SeriesPlace};
+pub use self::borrowed::{Borrowed, HistoryPage, LOAN_SAMPLES, MergedTables, SeriesPosition};
 pub use self::entry::HistoryRule;
 use self::entry::ViewPass;
 pub use self::exemplars::Accepted;

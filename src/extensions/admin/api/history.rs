@@ -12,14 +12,14 @@ use super::{Api, ApiFailure, PageContent};
 use crate::extensions::admin::fetch::{BEGINS, INSTANCE, NEXT, merged_tables};
 use crate::net::pages::{self, Answer, Request};
 use crate::net::{Coding, compress};
-use crate::prom::catalog::{HistoryPage, SeriesPlace};
+use crate::prom::catalog::{HistoryPage, SeriesPosition};
 use crate::prom::remote::Version;
 
 impl Api {
     pub(super) fn history(&self, request: &Request) -> Result<PageContent, ApiFailure> {
         let from = request.get("from").unwrap_or("0").parse::<Millis>();
         let from = from.map_err(|error| invalid("from", error))?;
-        let at = request.get("at").map(str::parse::<SeriesPlace>).transpose();
+        let at = request.get("at").map(str::parse::<SeriesPosition>).transpose();
         let at = at.map_err(|why| invalid("at", why))?.unwrap_or_default();
         let Some((merged, _)) = merged_tables(&self.shared) else {
             return Err(ApiFailure::execution(

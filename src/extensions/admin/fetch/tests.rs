@@ -107,7 +107,7 @@ async fn a_replica_fetches_the_history_of_merged_series_once() {
 }
 
 #[tokio::test]
-async fn a_replica_is_not_its_own_peer_and_a_replica_that_is_not_ready_gives_nothing() {
+async fn a_replica_is_not_its_own_peer_and_gives_nothing_until_ready() {
     let admin = replica("retention: 60s").await;
     let own = SocketAddr::from(([127, 0, 0, 1], port(&admin)));
     assert!(!outcome(&admin, own, "30s").await.unwrap());

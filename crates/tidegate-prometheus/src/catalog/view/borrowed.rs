@@ -61,15 +61,15 @@ impl MergedTables {
 
 /// Where a page begins: the place of a series in the view of the gateway that makes it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub struct SeriesPlace(Key);
+pub struct SeriesPosition(Key);
 
-impl std::fmt::Display for SeriesPlace {
+impl std::fmt::Display for SeriesPosition {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{}.{}", self.0.0, self.0.1)
     }
 }
 
-impl std::str::FromStr for SeriesPlace {
+impl std::str::FromStr for SeriesPosition {
     type Err = &'static str;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
@@ -85,7 +85,7 @@ pub struct HistoryPage {
     /// A request of remote write 1.0, not compressed.
     pub request: Vec<u8>,
     /// Where the next page begins; `None`: it is the last one.
-    pub next: Option<SeriesPlace>,
+    pub next: Option<SeriesPosition>,
     /// The earliest time of which the gateway may have samples; `None`: it has none.
     pub begins: Option<Millis>,
 }
@@ -121,7 +121,7 @@ impl View {
         &self,
         merged: &MergedTables,
         from: Millis,
-        at: SeriesPlace,
+        at: SeriesPosition,
         patience: &Patience,
     ) -> Result<HistoryPage, QueryError> {
         let mut page = HistoryPage {
@@ -140,7 +140,7 @@ impl View {
                 let state = self.state();
                 page.begins = state.earliest();
                 let (copies, next) = state.copies(merged, from, place.0);
-                page.next = next.map(SeriesPlace);
+                page.next = next.map(SeriesPosition);
                 copies
             };
             for (labels, past) in copies {

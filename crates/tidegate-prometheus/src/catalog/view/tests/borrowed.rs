@@ -4,7 +4,7 @@
 
 use tidegate_promql::Patience;
 
-use super::super::borrowed::{Borrowed, HistoryPage, MergedTables, SeriesPlace};
+use super::super::borrowed::{Borrowed, HistoryPage, MergedTables, SeriesPosition};
 use super::super::millis;
 use super::*;
 use crate::remote::read::ReadError;
@@ -47,7 +47,7 @@ impl Replica {
     }
 
     fn pages(&self) -> Vec<HistoryPage> {
-        let (mut pages, mut at) = (Vec::new(), Some(SeriesPlace::default()));
+        let (mut pages, mut at) = (Vec::new(), Some(SeriesPosition::default()));
         while let Some(place) = at {
             let page = self
                 .view
@@ -206,9 +206,9 @@ fn a_page_that_is_none_is_refused() {
         assert!(new.borrow_page(0, 0, request).is_err(), "{request:?}");
     }
     for text in ["", "1", "1.2.3", "-1.2", "a.b", "99999999999.1"] {
-        assert!(text.parse::<SeriesPlace>().is_err(), "{text}");
+        assert!(text.parse::<SeriesPosition>().is_err(), "{text}");
     }
-    assert_eq!("3.256".parse::<SeriesPlace>().unwrap().to_string(), "3.256");
+    assert_eq!("3.256".parse::<SeriesPosition>().unwrap().to_string(), "3.256");
     let beyond = "4000000000.4000000000".parse().unwrap();
     let page = new
         .view
