@@ -146,6 +146,12 @@ impl AgentRun {
 
     /// Runs until its end. Gives its totals, which the next run may keep.
     pub(super) async fn run(mut self, mut orders: mpsc::Receiver<Order>) -> Result<RunCounts, BenchError> {
+        // A producer with restored totals publishes them also if it is stopped at once.
+        if self.counts.starts.iter().any(|start| *start > 0) {
+            let now = self.clock();
+            let items = self.items(now);
+            self.sender.update(items, now);
+        }
         while !self.is_over() {
             tokio::select! {
                 event = self.session.events.recv() => match event {
