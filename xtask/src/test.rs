@@ -39,12 +39,22 @@ pub(crate) fn test(arguments: &[String]) -> Outcome {
         _ => Ok(()),
     };
     let examples = process::stream(cargo_test().arg("--doc"));
-    let tests = failures::watch(
-        cargo_test()
-            .args(["--lib", "--bins", "--tests", "--no-fail-fast"])
-            .args(arguments),
-    );
+    let mut tests = cargo_test();
+    tests.args(["--lib", "--bins", "--tests", "--no-fail-fast"]);
+    if std::env::var_os(THREADS).is_none() {
+        tests.env(THREADS, threads().to_string());
+    }
+    let tests = failures::watch(tests.args(arguments));
     others.and(examples).and(tests)
+}
+
+/// The variable with the number of tests that run at a time.
+const THREADS: &str = "RUST_TEST_THREADS";
+
+/// Whole-gateway tests wait for half of their time, so there are more of them than processors.
+fn threads() -> usize {
+    let processors = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    processors + processors.div_ceil(2)
 }
 
 /// A part of the run: its name, and its tests.
