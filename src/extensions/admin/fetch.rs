@@ -5,14 +5,15 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use http::Uri;
 use http::header::{CONTENT_ENCODING, CONTENT_TYPE, HeaderName, HeaderValue};
+use http::{StatusCode, Uri};
 use tidegate_engine::clock;
-use tidegate_promql::{HistoryLimits, Millis, Selection};
+use tidegate_promql::{HistoryLimits, Millis};
 use tokio::task::spawn_blocking;
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 
 use super::AdminConfig;
+use super::sampler::spread;
 use crate::component::{ComponentError, Context, Held, Shared, unix_now};
 use crate::config::{Node, Problems};
 use crate::delivery::Outcome;
@@ -37,11 +38,20 @@ pub(super) const BEGINS: HeaderName = HeaderName::from_static("x-tidegate-histor
 /// The largest page, in bytes before compression. Peers make pages of up to 1 MiB and one more series.
 const MAX_PAGE_BYTES: usize = 16 << 20;
 
+/// The largest page as it comes, in bytes.
+const MAX_PACKED_BYTES: usize = 8 << 20;
+
 /// The most addresses of a host name.
 const MAX_ADDRESSES: usize = 64;
 
 /// Interval between two looks whether the gateway is ready.
 const READY_INTERVAL: Duration = Duration::from_millis(100);
+
+/// A peer that is not ready, or is short of memory, is asked again after this time.
+const BUSY_INTERVAL: Duration = Duration::from_secs(1);
+
+/// A history that begins this much later than the wanted time is that of a peer which has started too.
+const YOUNG: Duration = Duration::from_secs(10);
 
 crate::options! {
     /// Other replicas of the cluster, whose history this gateway fetches when it starts.
@@ -91,6 +101,8 @@ enum FetchError {
     Unreachable(String),
     #[error("it answers {0}")]
     Refused(String),
+    #[error("it is not ready: {0}")]
+    Busy(String),
     #[error("its answer is not a page of history: {0}")]
     Malformed(String),
     #[error("this gateway has no memory for its answer")]
@@ -104,7 +116,7 @@ impl FetchError {
     fn reason(&self) -> &'static str {
         match self {
             Self::Lookup(_) | Self::Unreachable(_) => "unreachable",
-            Self::Refused(_) => "refused",
+            Self::Refused(_) | Self::Busy(_) => "refused",
             Self::Malformed(_) => "malformed",
             Self::Memory => "memory",
             Self::Timeout => "timeout",
@@ -129,6 +141,17 @@ struct PeerPage {
     begins: Option<Millis>,
     request: bytes::Bytes,
     held: Held,
+}
+
+/// What a peer has given.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum PeerHistory {
+    /// All of the wanted time.
+    Long,
+    /// A part of it: another peer may have more.
+    Short,
+    /// It is this gateway.
+    Own,
 }
 
 /// Fetches the history.
@@ -169,10 +192,10 @@ impl HistoryFetch {
                 idle_conn_timeout: peers.timeout,
                 connections: Connections::default(),
             };
-            HttpClient::new(options, base)
+            Ok(HttpClient::new(options, base)?.with_answers_up_to(MAX_PACKED_BYTES))
         });
         Ok(Some(Self {
-            clients: clients.collect::<Result<_, _>>()?,
+            clients: clients.collect::<Result<_, ComponentError>>()?,
             base: base.clone(),
             view: view.clone(),
             limits: config.history.limits(),
@@ -190,55 +213,81 @@ impl HistoryFetch {
             tracing::warn!(extension = %self.base.id, "`history::peers` has no effect without a `partials` receiver: remove it");
             return;
         };
-        // The series are known when samples come for them.
+        // Each series has a first sample, and a place in the history, before those of the peer fill it.
         let view = self.view.clone();
-        let _ = spawn_blocking(move || view.refresh(unix_now(), &[Selection::everything()])).await;
+        let _ = spawn_blocking(move || view.record(unix_now(), Duration::ZERO, &mut |_| true)).await;
         self.fetch(&merged, lag).await;
     }
 
     async fn fetch(&self, merged: &MergedTables, lag: Duration) {
         let deadline = Instant::now() + self.peers.timeout;
-        let mut failures = Vec::new();
+        let failures = loop {
+            let Err(failures) = self.round(deadline, merged, lag).await else {
+                return;
+            };
+            let is_busy = failures
+                .iter()
+                .any(|(_, error)| matches!(error, FetchError::Busy(_)));
+            if !is_busy || Instant::now() + BUSY_INTERVAL >= deadline {
+                break failures;
+            }
+            sleep(BUSY_INTERVAL).await;
+        };
+        failures.iter().for_each(|(_, error)| error.count());
+        if !failures.is_empty() {
+            let peers = failures.iter().map(|(peer, error)| format!("{peer}: {error}"));
+            tracing::warn!(
+                extension = %self.base.id,
+                peers = peers.collect::<Vec<_>>().join("; "),
+                "no peer gives its history, so that of this gateway begins at its start: check `history::peers` and the peers"
+            );
+        }
+    }
+
+    /// Asks the peers in turn until one has given the wanted history.
+    ///
+    /// # Errors
+    /// Those that gave none, with the reasons.
+    async fn round(
+        &self,
+        deadline: Instant,
+        merged: &MergedTables,
+        lag: Duration,
+    ) -> Result<(), Vec<(String, FetchError)>> {
+        let (mut failures, mut has_some) = (Vec::new(), false);
         for (endpoint, client) in self.peers.endpoints.iter().zip(&self.clients) {
             let found = timeout_at(deadline, addresses(endpoint)).await;
             let peers = match found.unwrap_or(Err(FetchError::Timeout)) {
                 Ok(peers) => peers,
                 Err(error) => {
-                    error.count();
-                    failures.push(format!("{endpoint}: {error}"));
+                    failures.push((endpoint.to_string(), error));
                     continue;
                 }
             };
             for peer in peers {
                 let fetched = timeout_at(deadline, self.fetch_all(client, &peer, merged, lag)).await;
                 match fetched.unwrap_or(Err(FetchError::Timeout)) {
-                    Ok(true) => return,
-                    Ok(false) => {}
-                    Err(error) => {
-                        error.count();
-                        failures.push(format!("{}: {error}", peer.name));
-                    }
+                    Ok(PeerHistory::Long) => return Ok(()),
+                    Ok(PeerHistory::Short) => has_some = true,
+                    Ok(PeerHistory::Own) => {}
+                    Err(error) => failures.push((peer.name, error)),
                 }
             }
         }
-        if !failures.is_empty() {
-            tracing::warn!(
-                extension = %self.base.id,
-                peers = failures.join("; "),
-                "no peer gives its history, so that of this gateway begins at its start: check `history::peers` and the peers"
-            );
-        }
+        if has_some { Ok(()) } else { Err(failures) }
     }
 
-    /// Fetches all pages of a peer; `false`: it is this gateway.
+    /// Fetches all pages of a peer.
     async fn fetch_all(
         &self,
         client: &HttpClient,
         peer: &Peer,
         merged: &MergedTables,
         lag: Duration,
-    ) -> Result<bool, FetchError> {
-        let lag_ms = super::millis(lag);
+    ) -> Result<PeerHistory, FetchError> {
+        // A time is that of the tick before. The value may have been read an interval later, and another spread of a pass.
+        let interval = Duration::from_millis(self.limits.interval_ms.unsigned_abs());
+        let lag_ms = super::millis(lag + interval + spread(interval));
         let most = Millis::try_from(LOAN_SAMPLES).unwrap_or(Millis::MAX);
         let span = self
             .limits
@@ -251,7 +300,7 @@ impl HistoryFetch {
             let page = timeout(self.peers.timeout / 3, self.page(client, peer, from, at)).await;
             let page = page.unwrap_or(Err(FetchError::Timeout))?;
             if page.instance.is_some_and(|instance| instance == self.instance) {
-                return Ok(false);
+                return Ok(PeerHistory::Own);
             }
             let (view, merged) = (self.view.clone(), merged.clone());
             let borrowed = spawn_blocking(move || {
@@ -270,7 +319,8 @@ impl HistoryFetch {
                 Some(next) => return Err(malformed(format!("position {next} follows {at}"))),
             }
         }
-        if let Some(begins) = begins {
+        // Without room for all samples, queries keep their warning.
+        if let Some(begins) = begins.filter(|_| all.omitted_samples == 0) {
             self.view.extend_history(merged.clone(), begins.max(from));
         }
         tracing::info!(
@@ -282,7 +332,12 @@ impl HistoryFetch {
             omitted_samples = all.omitted_samples,
             "fetched the history of a peer"
         );
-        Ok(true)
+        let is_long = begins.is_some_and(|begins| begins <= from + super::millis(YOUNG));
+        Ok(if is_long {
+            PeerHistory::Long
+        } else {
+            PeerHistory::Short
+        })
     }
 
     async fn page(
@@ -298,6 +353,9 @@ impl HistoryFetch {
         let body = bytes::Bytes::from(format!("from={from}&at={at}"));
         let answer = client.post(&peer.url, headers, body, None).await;
         let answer = answer.map_err(unreachable)?;
+        if answer.status == StatusCode::SERVICE_UNAVAILABLE {
+            return Err(FetchError::Busy(answer.text()));
+        }
         if !answer.status.is_success() {
             return Err(FetchError::Refused(answer.text()));
         }

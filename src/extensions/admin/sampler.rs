@@ -21,6 +21,11 @@ const MAX_SPREAD: Duration = Duration::from_millis(500);
 /// The interval at which the catalogue checks resources.
 const ATTEND: Duration = Duration::from_secs(1);
 
+/// The time over which a pass is spread: a value is read that much later than its time.
+pub(super) fn spread(interval: Duration) -> Duration {
+    (interval / 2).min(MAX_SPREAD)
+}
+
 /// Works until `pause` says that it is over. `interval`: between two samples; `None`: no past is kept.
 pub(super) fn run(view: &View, interval: Option<Duration>, pause: &Pause) {
     // Without the permission to be nice, it works at normal priority.
@@ -29,8 +34,7 @@ pub(super) fn run(view: &View, interval: Option<Duration>, pause: &Pause) {
     loop {
         match interval {
             Some(interval) if due <= Instant::now() => {
-                let spread = (interval / 2).min(MAX_SPREAD);
-                view.record(unix_now(), spread, &mut |time| pause.wait(time));
+                view.record(unix_now(), spread(interval), &mut |time| pause.wait(time));
                 // Ticks missed by a slow pass are skipped.
                 let passed = due.elapsed().as_nanos() / interval.as_nanos().max(1);
                 due += interval * u32::try_from(passed).unwrap_or(u32::MAX).saturating_add(1);

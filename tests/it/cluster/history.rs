@@ -104,7 +104,8 @@ fn a_replica_that_starts_again_has_the_history_of_the_other() {
     let killed = seconds();
     let again = replicas[0].start(stores[0], stores, admins);
     send_total(&replicas[0].socket());
-    let (from, to) = (killed - 7, killed - MAX_LAG_S - 1);
+    // The gap before its own samples: the lag, an interval, and the spread of a pass of the sampler.
+    let (from, to) = (killed - 8, killed - MAX_LAG_S - 3);
     let begins = |query: &str| {
         let answer = replicas[0].range(query, from, to);
         // A replica that is not ready has none.
@@ -112,15 +113,21 @@ fn a_replica_that_starts_again_has_the_history_of_the_other() {
         (answer["status"] == "success").then(|| warnings.contains("the history of this gateway begins"))
     };
     wait_until(SOON, "the history of the other replica is there", || {
+        producer.send_total();
         let answer = replicas[0].range("hits_total", from, to);
         answer["data"]["result"][0].is_object() && begins("hits_total") == Some(false)
     });
-    for query in ["hits_total", "increase(hits_total[2s])", "rate(hits_total[2s])"] {
+    // A sample may be missing on a busy machine, on both alike.
+    for (query, least) in [
+        ("hits_total", to - from + 1),
+        ("increase(hits_total[4s])", 1),
+        ("rate(hits_total[4s])", 1),
+    ] {
         let answers = replicas.each_ref().map(|replica| replica.range(query, from, to));
         let [again, other] = answers.each_ref().map(|answer| &answer["data"]["result"]);
         assert_eq!(again, other, "{query}");
         let values = again[0]["values"].as_array().map_or(0, Vec::len);
-        assert_eq!(values as u64, to - from + 1, "{query}: {again}");
+        assert!(values as u64 >= least, "{query}: {again}");
     }
     replicas[0].api.wait_for_value("local_hits_total", super::TOTAL);
     let local = replicas[0].range("local_hits_total", from, to);
@@ -130,6 +137,7 @@ fn a_replica_that_starts_again_has_the_history_of_the_other() {
         "its own series has no other past"
     );
     wait_until(SOON, "its own samples have begun", || {
+        producer.send_total();
         begins("local_hits_total") == Some(true)
     });
     assert_eq!(begins("hits_total"), Some(false));

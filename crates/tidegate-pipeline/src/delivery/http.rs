@@ -152,6 +152,8 @@ pub struct HttpClient {
     credentials: Option<Arc<dyn Credentials>>,
     /// Whether requests are measured.
     is_measured: bool,
+    /// The largest answer that is read, in bytes.
+    max_answer_bytes: usize,
 }
 
 /// The answer of a server.
@@ -216,7 +218,17 @@ impl HttpClient {
                 .build(connector),
             credentials: options.auth.map(|auth| auth.credentials(cx)).transpose()?,
             is_measured: cx.shared.wants_details(),
+            max_answer_bytes: MAX_ANSWER_BYTES,
         })
+    }
+
+    /// Reads answers of up to this size. The default fits answers without content.
+    #[must_use]
+    pub fn with_answers_up_to(self, max_answer_bytes: usize) -> Self {
+        Self {
+            max_answer_bytes,
+            ..self
+        }
     }
 
     /// The headers with credentials, so that a log can mask what the peer repeats.
@@ -293,7 +305,7 @@ impl HttpClient {
             .map_err(|error| Outcome::retry(error_chain(&error)))?
             .into_parts();
         let mut held = Held::ours(self.shared.memory.clone());
-        let body = read_answer(body, MAX_ANSWER_BYTES, &mut held).await;
+        let body = read_answer(body, self.max_answer_bytes, &mut held).await;
         Ok(HttpAnswer {
             status: head.status,
             after: retry_after::parse(&head.headers, SystemTime::now()),

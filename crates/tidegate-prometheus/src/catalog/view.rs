@@ -323,7 +323,7 @@ impl View {
         let pass = self.pass(now, self.has_past());
         let arrived = {
             let mut state = self.state();
-            state.shared.follow(pass.time);
+            state.follow(pass.time);
             state.arrived
         };
         let pace = self.slice_time(spread);

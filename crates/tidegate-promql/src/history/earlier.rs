@@ -10,6 +10,11 @@ use super::chunk::Chunk;
 use super::{History, SeriesId, histograms};
 use crate::Millis;
 
+/// Of the memory of all samples, earlier ones leave a quarter: series that come later need a place.
+const fn room(max_bytes: usize) -> usize {
+    max_bytes / 4 * 3
+}
+
 /// The past of a series, copied so that it can be read without the history.
 #[derive(Clone, Debug)]
 pub struct PastCopy {
@@ -27,15 +32,24 @@ impl PastCopy {
         floats.chain(histograms).sum()
     }
 
+    /// Its samples, without native histograms.
+    pub fn len(&self) -> usize {
+        self.chunks.iter().map(Chunk::len).sum()
+    }
+
+    /// Whether it has no samples besides native histograms.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
     fn time(&self, tick: u32) -> Millis {
         (self.base + Millis::from(tick)) * self.interval_ms
     }
 
     /// The newest `most` samples, the oldest first.
     pub fn samples(&self, most: usize) -> impl Iterator<Item = (Millis, f64)> {
-        let all: usize = self.chunks.iter().map(Chunk::len).sum();
         let samples = self.chunks.iter().flat_map(Chunk::samples);
-        let newest = samples.skip(all.saturating_sub(most));
+        let newest = samples.skip(self.len().saturating_sub(most));
         newest.map(|(tick, value)| (self.time(tick), value))
     }
 
@@ -108,7 +122,7 @@ impl History {
         let mut taken = 0;
         while let Some(mut chunk) = chunks.pop_back() {
             chunk.close();
-            if self.bytes + chunk.bytes() > self.limits.max_bytes {
+            if self.bytes + chunk.bytes() > room(self.limits.max_bytes) {
                 break;
             }
             self.bytes += chunk.bytes();
@@ -132,14 +146,14 @@ impl History {
             return 0;
         };
         let own = size_of::<histograms::Histograms>();
-        if past.histograms.is_none() && self.bytes + own > self.limits.max_bytes {
+        if past.histograms.is_none() && self.bytes + own > room(self.limits.max_bytes) {
             return 0;
         }
         let before = past.bytes();
         let samples = samples.filter_map(|(time, histogram)| Some((earlier.tick(time)?, histogram)));
         past.histograms.get_or_insert_default();
         let used = self.bytes - before + past.bytes();
-        let room = self.limits.max_bytes.saturating_sub(used);
+        let room = room(self.limits.max_bytes).saturating_sub(used);
         let taken = past
             .histograms
             .as_mut()

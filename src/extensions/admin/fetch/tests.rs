@@ -62,7 +62,7 @@ fn fetch(admin: &Admin, peers: &str) -> HistoryFetch {
 }
 
 /// The first peer that gives its history, or the reasons of those that do not.
-async fn outcome(admin: &Admin, peer: SocketAddr, timeout: &str) -> Result<bool, FetchError> {
+async fn outcome(admin: &Admin, peer: SocketAddr, timeout: &str) -> Result<PeerHistory, FetchError> {
     let fetch = fetch(
         admin,
         &format!("{{endpoints: [\"http://{peer}\"], timeout: {timeout}}}"),
@@ -110,7 +110,7 @@ async fn a_replica_fetches_the_history_of_merged_series_once() {
 async fn a_replica_is_not_its_own_peer_and_gives_nothing_until_ready() {
     let admin = replica("retention: 60s").await;
     let own = SocketAddr::from(([127, 0, 0, 1], port(&admin)));
-    assert!(!outcome(&admin, own, "30s").await.unwrap());
+    assert_eq!(outcome(&admin, own, "30s").await.unwrap(), PeerHistory::Own);
     let other = replica("retention: 60s").await;
     admin
         .base
@@ -226,7 +226,7 @@ async fn a_bad_peer_costs_a_counted_reason_and_no_memory() {
 async fn series_that_are_not_here_are_omitted() {
     let admin = replica("retention: 60s").await;
     let peer = peer(answer("", &packed(&many_series(1000))), b"").await;
-    assert!(outcome(&admin, peer, "30s").await.unwrap());
+    assert_eq!(outcome(&admin, peer, "30s").await.unwrap(), PeerHistory::Short);
     let fetch = fetch(
         &admin,
         "{endpoints: [\"http://127.0.0.1:1\", \"http://nowhere.invalid\"], timeout: 5s}",

@@ -28,6 +28,9 @@ const HISTOGRAM_BYTES: usize = 1 << 20;
 /// The most samples of a series in a page.
 pub const LOAN_SAMPLES: usize = 50_000;
 
+/// The most samples of all series of a histogram in a page. They all are in one page.
+const ENTRY_SAMPLES: usize = 400_000;
+
 /// Compressed samples that are copied under one lock, in bytes.
 const COPY_BYTES: usize = 64 << 10;
 
@@ -143,8 +146,8 @@ impl View {
                 page.next = next.map(SeriesPosition);
                 copies
             };
-            for (labels, past) in copies {
-                let series = lent(&labels, &past, from, &family);
+            for copy in copies {
+                let series = copy.lent(from, &family);
                 let request = write::encode(Version::One, std::iter::once(&series), false);
                 page.request.extend_from_slice(&request);
             }
@@ -182,6 +185,15 @@ impl View {
 }
 
 impl ViewState {
+    /// The past is recorded as of `now`. If the wall clock was set back so far that no sample stays, those of another replica have
+    /// gone too.
+    pub(super) fn follow(&mut self, now: Millis) {
+        self.shared.follow(now);
+        if self.shared.history_begins().is_none() {
+            self.borrowed = None;
+        }
+    }
+
     /// The earliest time of which there may be a sample of any series.
     fn earliest(&self) -> Option<Millis> {
         let own = self.shared.history_begins()?;
@@ -214,7 +226,7 @@ impl ViewState {
         merged: &MergedTables,
         from: Millis,
         (number, at): Key,
-    ) -> (Vec<(Labels, PastCopy)>, Option<Key>) {
+    ) -> (Vec<SeriesCopy>, Option<Key>) {
         let mut copies = Vec::new();
         let Some(source) = self.sources.get(number as usize) else {
             return (copies, None);
@@ -223,17 +235,20 @@ impl ViewState {
         let Some(source) = source.as_ref().filter(|source| merged.has(source)) else {
             return (copies, behind);
         };
-        let (mut next, mut bytes) = (at as usize, 0);
+        let (mut next, mut bytes, mut samples) = (at as usize, 0, 0);
         let end = source.entries.len().min(next.saturating_add(SLICE));
-        while next < end && bytes < COPY_BYTES {
+        while next < end && bytes < COPY_BYTES && samples < LOAN_SAMPLES {
             let entry = source.entries.get(next).and_then(Option::as_ref);
-            let numbers = entry.into_iter().flat_map(|entry| &entry.numbers);
+            let numbers = entry.map_or(&[][..], |entry| &entry.numbers);
+            let most = LOAN_SAMPLES.min(ENTRY_SAMPLES / numbers.len().max(1));
             for number in numbers {
                 if let Past::Kept(past) = number.past
-                    && let Some(copy) = self.shared.history.copy(past, from)
+                    && let Some(past) = self.shared.history.copy(past, from)
                 {
-                    bytes += copy.bytes();
-                    copies.push((number.labels.clone(), copy));
+                    bytes += past.bytes();
+                    samples += past.len();
+                    let labels = number.labels.clone();
+                    copies.push(SeriesCopy { labels, past, most });
                 }
             }
             next += 1;
@@ -268,33 +283,46 @@ impl ViewState {
     }
 }
 
-/// The samples of a series, as another replica reads them.
-fn lent(labels: &Labels, past: &PastCopy, from: Millis, family: &Arc<Family>) -> Series {
-    let pairs = labels.iter().map(|(name, value)| (name.clone(), value.clone()));
-    let mut series = Series::new(Arc::new(Identity::new(pairs)), family.clone());
-    let samples = past.samples(LOAN_SAMPLES).filter(|(time, _)| *time >= from);
-    series.samples = samples
-        .map(|(time, value)| Sample {
-            time,
-            start: 0,
-            value,
-            point: 0,
-        })
-        .collect();
-    for group in past.histogram_groups() {
-        if series.bytes() >= HISTOGRAM_BYTES {
-            break;
+/// A series with a copy of its past.
+struct SeriesCopy {
+    labels: Labels,
+    past: PastCopy,
+    /// The most samples that another replica gets.
+    most: usize,
+}
+
+impl SeriesCopy {
+    /// The samples, as another replica reads them.
+    fn lent(&self, from: Millis, family: &Arc<Family>) -> Series {
+        let pairs = self
+            .labels
+            .iter()
+            .map(|(name, value)| (name.clone(), value.clone()));
+        let mut series = Series::new(Arc::new(Identity::new(pairs)), family.clone());
+        let samples = self.past.samples(self.most).filter(|(time, _)| *time >= from);
+        series.samples = samples
+            .map(|(time, value)| Sample {
+                time,
+                start: 0,
+                value,
+                point: 0,
+            })
+            .collect();
+        for group in self.past.histogram_groups() {
+            if series.bytes() >= HISTOGRAM_BYTES {
+                break;
+            }
+            let within = group.filter(|(time, _)| *time >= from);
+            let natives = within.filter_map(|(time, histogram)| {
+                let timestamp = time;
+                let native = Native::of_exponential(&histogram).ok()?;
+                Some((Native { timestamp, ..native }, 0))
+            });
+            let natives: Vec<_> = natives.collect();
+            series.histograms.splice(..0, natives);
         }
-        let within = group.filter(|(time, _)| *time >= from);
-        let natives = within.filter_map(|(time, histogram)| {
-            let timestamp = time;
-            let native = Native::of_exponential(&histogram).ok()?;
-            Some((Native { timestamp, ..native }, 0))
-        });
-        let natives: Vec<_> = natives.collect();
-        series.histograms.splice(..0, natives);
+        series
     }
-    series
 }
 
 /// Takes the series of a page.
