@@ -149,7 +149,8 @@ impl AgentRun {
         // A producer with restored totals publishes them also if it is stopped at once.
         if self.counts.starts.iter().any(|start| *start > 0) {
             let now = self.clock();
-            let items = self.items(now);
+            // A gauge of an earlier run is not kept.
+            let items = self.items(now, |row| !row.is_gauge());
             self.sender.update(items, now);
         }
         while !self.is_over() {
@@ -272,13 +273,14 @@ impl AgentRun {
         let stats = self.sender.stats(now);
         model.update(&self.agent, self.number, &self.counts.cells, stats);
         drop(model);
-        let items = self.items(now);
+        let items = self.items(now, |_| true);
         self.sender.update(items, now);
     }
 
-    fn items(&self, now: UnixNanos) -> Vec<SentItem> {
+    /// The values of the wanted rows.
+    fn items(&self, now: UnixNanos, is_wanted: impl Fn(&Row) -> bool) -> Vec<SentItem> {
         let rows = ROWS.iter().zip(&self.series).zip(&self.counts.starts);
-        let begun = rows.filter(|((row, _), start)| row.is_gauge() || **start > 0);
+        let begun = rows.filter(|((row, _), start)| is_wanted(row) && (row.is_gauge() || **start > 0));
         let items = begun.map(|((row, series), start)| {
             let point = Point {
                 series: series.clone(),

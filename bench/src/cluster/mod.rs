@@ -242,9 +242,11 @@ impl Cluster {
         for replica in &mut self.replicas {
             replica.look();
         }
-        for broker in &mut self.brokers {
+        let servers = self.brokers.len();
+        for (server, broker) in self.brokers.iter_mut().enumerate() {
             if broker.look()? {
-                self.replicas.iter_mut().for_each(Replica::note_server);
+                let own = self.replicas.iter_mut().skip(server).step_by(servers);
+                own.for_each(Replica::note_server);
             }
         }
         let is_due = self.next_look <= Instant::now();
