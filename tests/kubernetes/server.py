@@ -82,20 +82,26 @@ class Server:
         client = f"http://127.0.0.1:{self.store}"
         (directory / "tokens.csv").write_text(f'{TOKEN},admin,admin,"system:masters"\n')
         # fmt: off
+        self.api: subprocess.Popen[bytes] | None
         self.etcd = self._start(
             program("etcd"), "--data-dir", directory / "etcd", "--unsafe-no-fsync", "--log-level", "error",
             "--listen-client-urls", client, "--advertise-client-urls", client, "--listen-peer-urls", peer,
             "--initial-advertise-peer-urls", peer, "--initial-cluster", f"default={peer}",
         )
         # fmt: on
-        self.api = self.start()
+        self.api = None
+        try:
+            self.start()
+        except BaseException:
+            self.stop()
+            raise
 
     def _start(self, *command: str | Path) -> subprocess.Popen[bytes]:
         log = open(self.directory / f"{Path(command[0]).name}.log", "ab")
         environment = {**os.environ, "SERVICE_ACCOUNT_KEY": str(self.directory / "accounts.key")}
         return subprocess.Popen(command, stdout=log, stderr=log, env=environment)
 
-    def start(self) -> subprocess.Popen[bytes]:
+    def start(self) -> None:
         key = self.directory / "accounts.key"
         # fmt: off
         self.api = self._start(
@@ -109,10 +115,9 @@ class Server:
         )
         # fmt: on
         wait_until("the API server is ready", self.is_ready)
-        return self.api
 
     def is_ready(self) -> bool:
-        assert self.api.poll() is None, (self.directory / "apiserver.log").read_text()[-3000:]
+        assert self.api and self.api.poll() is None, (self.directory / "apiserver.log").read_text()[-3000:]
         try:
             self.request("GET", "/readyz", raw=True)
         except (OSError, ApiError):
@@ -120,11 +125,12 @@ class Server:
         return True
 
     def kill(self) -> None:
+        assert self.api
         self.api.send_signal(signal.SIGKILL)
         self.api.wait()
 
     def stop(self) -> None:
-        for process in (self.api, self.etcd):
+        for process in filter(None, (self.api, self.etcd)):
             process.kill()
             process.wait()
 
