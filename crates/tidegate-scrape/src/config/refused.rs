@@ -111,7 +111,7 @@ pub(super) const JOB: &[(&str, &str)] = &[
 ];
 
 const NO_RULES: &str = "rules are for Prometheus, and it times them";
-const NO_LIST: &str = "no page lists dropped targets";
+const NO_LIST: &str = "`/api/v1/targets` lists up to 1000 dropped targets of each job";
 const ONE_HISTOGRAM: &str = "classic histograms and those with custom buckets become the same here";
 
 /// Options in `global` that are accepted without effect.
