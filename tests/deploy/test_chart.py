@@ -101,9 +101,17 @@ def test_only_pods_that_discover_get_a_token_and_may_list(values: Path) -> None:
     for role, binding in zip(roles, bindings, strict=True):
         assert {verb for rule in role["rules"] for verb in rule["verbs"]} == {"list", "watch"}
         assert binding["roleRef"]["name"] == role["metadata"]["name"]
-        (subject,) = binding["subjects"]
-        names = {kit.pod(workload)["serviceAccountName"] for workload in kit.workloads(values)}
-        assert {subject["name"]} == names and subject["namespace"] == kit.NAMESPACE
+        names = [kit.pod(workload)["serviceAccountName"] for workload in kit.workloads(values) if tokens[workload["kind"]]]
+        assert sorted(subject["name"] for subject in binding["subjects"]) == sorted(names)
+        assert {subject["namespace"] for subject in binding["subjects"]} == {kit.NAMESPACE}
+
+
+@matrix
+def test_agents_and_gateways_have_accounts_of_their_own(values: Path) -> None:
+    names = [kit.pod(workload)["serviceAccountName"] for workload in kit.workloads(values)]
+    made = [account["metadata"]["name"] for account in kit.of_kind(values, "ServiceAccount")]
+    makes = (yaml.safe_load(values.read_text()) or {}).get("serviceAccount", {}).get("create", True)
+    assert sorted(made) == (sorted(names) if makes else [])
 
 
 @matrix

@@ -55,6 +55,7 @@ def rights(values: Path) -> list[tuple[kit.Object, kit.Object]]:
         assert subject["name"] == pod["serviceAccountName"] and pod["automountServiceAccountToken"] is True
         (agent,) = kit.of_kind(values, "DaemonSet")
         assert kit.pod(agent)["automountServiceAccountToken"] is False
+        assert kit.pod(agent)["serviceAccountName"] != subject["name"]
     return list(zip(roles, bindings, strict=True))
 
 

@@ -26,11 +26,14 @@ app.kubernetes.io/managed-by: {{ .root.Release.Service }}
 helm.sh/chart: {{ printf "%s-%s" .root.Chart.Name .root.Chart.Version | replace "+" "_" }}
 {{- end }}
 
+{{/* The service account of a component. If the chart makes it, the agents have one of their own, with fewer rights. */}}
 {{- define "tidegate.serviceAccount" -}}
-{{- if .Values.serviceAccount.create -}}
-{{- default (include "tidegate.fullname" .) .Values.serviceAccount.name -}}
+{{- $given := .root.Values.serviceAccount -}}
+{{- if $given.create -}}
+{{- $name := default (include "tidegate.fullname" .root) $given.name -}}
+{{- ternary (printf "%s-agent" $name) $name (eq .component "agent") -}}
 {{- else -}}
-{{- default "default" .Values.serviceAccount.name -}}
+{{- default "default" $given.name -}}
 {{- end -}}
 {{- end }}
 
