@@ -142,8 +142,8 @@ merged series. */}}
 {{- if not (or .expr (eq (toString .function) "last") (and .across (ne .across "pool"))) }}true{{ end -}}
 {{- end }}
 
-{{/* Whether the leader of the gateways sends to a vendor: "true" or "". For vendors that take deltas, a new leader does not know
-what the last one has sent. They get the totals of agents, as they do without a cluster. */}}
+{{/* Whether the leader of the gateways sends to a vendor: "true" or "". Agents feed vendors that take deltas, as they do without
+a cluster. */}}
 {{- define "tidegate.isLed" -}}
 {{- $takesDeltas := has .vendor.vendor (list "datadog" "dynatrace" "newrelic" "splunk") -}}
 {{- if and .root.Values.cluster.enabled (not $takesDeltas) }}true{{ end -}}
