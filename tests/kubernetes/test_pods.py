@@ -51,7 +51,8 @@ def account(api: server.Server) -> str:
     kinds = ("ServiceAccount", "ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding")
     for found in kit.of_kind(DISCOVERY, *kinds):
         api.create(found)
-    (name,) = {kit.pod(workload)["serviceAccountName"] for workload in kit.workloads(DISCOVERY)}
+    pods = map(kit.pod, kit.workloads(DISCOVERY))
+    (name,) = {found["serviceAccountName"] for found in pods if found["automountServiceAccountToken"]}
     return api.token(kit.NAMESPACE, name)
 
 
