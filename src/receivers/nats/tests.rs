@@ -143,9 +143,9 @@ async fn a_receiver_without_servers_starts_and_stops_in_time() {
     receiver.start().await.unwrap();
     tokio::time::sleep(Duration::from_millis(50)).await;
     let started = Instant::now();
-    receiver.stop(started + Duration::from_secs(5)).await;
+    receiver.stop(started + Duration::from_secs(60)).await;
     assert!(
-        started.elapsed() < Duration::from_secs(2),
+        started.elapsed() < Duration::from_secs(20),
         "{:?}",
         started.elapsed()
     );
