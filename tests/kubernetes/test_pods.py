@@ -126,7 +126,7 @@ def test_five_thousand_pods_are_known_through_churn_and_restarts(api: server.Ser
             create(api, number, generation=1)
         server.wait_until("new pods are known", lambda: attributes_of(port, out, 199).get("generation") == "1")
 
-        # While the server is away, what was known stays. Its history is gone after the restart, so the watch begins anew.
+        # While the server is away, what was known stays. Its history is gone after the restart, so the gateway lists again.
         api.kill()
         assert attributes_of(port, out, 4_000)["k8s.pod.name"] == "web-4000"
         api.start()

@@ -23,7 +23,7 @@ impl Api {
         let at = at.map_err(|why| invalid("at", why))?.unwrap_or_default();
         let Some((merged, _)) = merged_tables(&self.shared) else {
             return Err(ApiFailure::execution(
-                "this gateway is no replica of a cluster".to_owned(),
+                "this gateway is not a replica of a cluster: it has no `partials` receiver".to_owned(),
             ));
         };
         let page = self.view.lend(&merged, from, at, &request.patience)?;
