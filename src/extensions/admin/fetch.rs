@@ -2,26 +2,32 @@
 
 //! `history::peers`: a replica of a cluster that has started gets the recent past of merged series from another replica, once.
 
+mod config;
+mod error;
+mod peers;
+#[cfg(test)]
+mod tests;
+
 use std::sync::Arc;
 use std::time::Duration;
 
+use http::StatusCode;
 use http::header::{CONTENT_ENCODING, CONTENT_TYPE, HeaderName, HeaderValue};
-use http::{StatusCode, Uri};
 use tidegate_engine::clock;
 use tidegate_promql::{HistoryLimits, Millis};
 use tokio::task::spawn_blocking;
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 
+pub(super) use self::config::PeersConfig;
+use self::error::FetchError;
+use self::peers::{Peer, addresses, host_of};
 use super::AdminConfig;
 use super::sampler::spread;
 use crate::component::{ComponentError, Context, Held, Shared, unix_now};
-use crate::config::{Node, Problems};
 use crate::delivery::Outcome;
 use crate::delivery::http::{Connections, HttpAnswer, HttpClient, HttpOptions};
-use crate::net::auth::AuthConfig;
-use crate::net::headers::{self, Headers};
-use crate::net::url::Url;
-use crate::net::{BodyError, Coding, DecompressError, TlsClientConfig, unpack};
+use crate::net::headers;
+use crate::net::{BodyError, Coding, DecompressError, unpack};
 use crate::prom::catalog::{Borrowed, LOAN_SAMPLES, MergedTables, SeriesPosition, View, millis};
 use crate::prom::remote::Version;
 
@@ -35,14 +41,11 @@ pub(super) const NEXT: HeaderName = HeaderName::from_static("x-tidegate-history-
 /// The header with the time at which the history of a peer begins, in milliseconds since 1970.
 pub(super) const BEGINS: HeaderName = HeaderName::from_static("x-tidegate-history-begins");
 
-/// The largest page, in bytes before compression. Peers make pages of up to 1 MiB and one more series.
+/// The largest page, in bytes before compression. Peers make pages of up to 1 MiB, and further series of 8 MiB at most.
 const MAX_PAGE_BYTES: usize = 16 << 20;
 
 /// The largest page as it comes, in bytes.
 const MAX_PACKED_BYTES: usize = 8 << 20;
-
-/// The most addresses of a host name.
-const MAX_ADDRESSES: usize = 64;
 
 /// Interval between two looks whether the gateway is ready.
 const READY_INTERVAL: Duration = Duration::from_millis(100);
@@ -53,36 +56,6 @@ const BUSY_INTERVAL: Duration = Duration::from_secs(1);
 /// A history that begins this much later than the wanted time is that of a peer which has started too.
 const YOUNG: Duration = Duration::from_secs(10);
 
-crate::options! {
-    /// Other replicas of the cluster, whose history this gateway fetches when it starts.
-    pub struct PeersConfig {
-        /// Base URLs of the `admin` extensions of the replicas. Each address of a host name is a peer. The own address may be
-        /// among them.
-        pub endpoints: Vec<Url> = required,
-        /// TLS of `https` URLs. The certificate must have the host of the URL, not its address.
-        pub tls: TlsClientConfig = TlsClientConfig::default(),
-        /// Additional request headers. Their values are secrets.
-        pub headers: Headers = Headers::new(),
-        /// Credentials of the gateway, from an extension.
-        pub auth: Option<AuthConfig> = None,
-        /// Longest time of the fetch, from all peers together. A single answer may take a third of it.
-        pub timeout: Duration = Duration::from_secs(30),
-    }
-    check = PeersConfig::check
-}
-
-impl PeersConfig {
-    fn check(&self, at: &Node, cx: &mut Problems) {
-        headers::check(&self.headers, at.child("headers"), cx);
-        if self.endpoints.is_empty() {
-            cx.at(at.child("endpoints")).error("must not be empty");
-        }
-        if self.timeout.is_zero() {
-            cx.at(at.child("timeout")).error("must be more than 0");
-        }
-    }
-}
-
 /// The tables that all replicas have, and the most by which they differ in age; `None`: there are none.
 pub(super) fn merged_tables(shared: &Shared) -> Option<(MergedTables, Duration)> {
     let clusters = shared.services.clusters().into_iter();
@@ -90,48 +63,6 @@ pub(super) fn merged_tables(shared: &Shared) -> Option<(MergedTables, Duration)>
     let lag = merged.iter().map(|(_, max_lag)| *max_lag).max()?;
     let tables: Vec<_> = merged.into_iter().map(|(table, _)| table).collect();
     Some((MergedTables::of(&tables), lag))
-}
-
-/// Why a peer gave no history.
-#[derive(Debug, thiserror::Error)]
-enum FetchError {
-    #[error("its name can't be resolved: {0}")]
-    Lookup(std::io::Error),
-    #[error("{0}")]
-    Unreachable(String),
-    #[error("it answers {0}")]
-    Refused(String),
-    #[error("it is not ready: {0}")]
-    Busy(String),
-    #[error("its answer is not a page of history: {0}")]
-    Malformed(String),
-    #[error("this gateway has no memory for its answer")]
-    Memory,
-    #[error("it does not answer in time")]
-    Timeout,
-}
-
-impl FetchError {
-    /// The label of the counter.
-    fn reason(&self) -> &'static str {
-        match self {
-            Self::Lookup(_) | Self::Unreachable(_) => "unreachable",
-            Self::Refused(_) | Self::Busy(_) => "refused",
-            Self::Malformed(_) => "malformed",
-            Self::Memory => "memory",
-            Self::Timeout => "timeout",
-        }
-    }
-
-    fn count(&self) {
-        metrics::counter!("tidegate_history_fetch_failures_total", "reason" => self.reason()).increment(1);
-    }
-}
-
-/// A replica at one address.
-struct Peer {
-    url: Uri,
-    name: String,
 }
 
 /// A page of a peer, whose memory is reserved.
@@ -256,7 +187,7 @@ impl HistoryFetch {
     ) -> Result<(), Vec<(String, FetchError)>> {
         let (mut failures, mut has_some) = (Vec::new(), false);
         for (endpoint, client) in self.peers.endpoints.iter().zip(&self.clients) {
-            let found = timeout_at(deadline, addresses(endpoint)).await;
+            let found = timeout_at(deadline, addresses(endpoint, PATH)).await;
             let peers = match found.unwrap_or(Err(FetchError::Timeout)) {
                 Ok(peers) => peers,
                 Err(error) => {
@@ -285,9 +216,9 @@ impl HistoryFetch {
         merged: &MergedTables,
         lag: Duration,
     ) -> Result<PeerHistory, FetchError> {
-        // A time is that of the tick before. The value may have been read an interval later, and another spread of a pass.
+        // A pass of the sampler reads values up to its spread later than it says.
         let interval = Duration::from_millis(self.limits.interval_ms.unsigned_abs());
-        let lag_ms = super::millis(lag + interval + spread(interval));
+        let lag_ms = super::millis(lag + spread(interval));
         let most = Millis::try_from(LOAN_SAMPLES).unwrap_or(Millis::MAX);
         let span = self
             .limits
@@ -410,41 +341,3 @@ fn count(borrowed: Borrowed) {
     metrics::counter!("tidegate_history_fetch_omitted_series_total").increment(borrowed.omitted_series);
     metrics::counter!("tidegate_history_fetch_omitted_samples_total").increment(borrowed.omitted_samples);
 }
-
-/// The host of a URL, without brackets; `None`: it is a socket.
-fn host_of(endpoint: &Url) -> Option<String> {
-    let Url::Http(uri) = endpoint else { return None };
-    let host = uri.host()?;
-    let inner = host.strip_prefix('[').and_then(|host| host.strip_suffix(']'));
-    Some(inner.unwrap_or(host).to_owned())
-}
-
-/// The peers of an endpoint: each address of its host.
-async fn addresses(endpoint: &Url) -> Result<Vec<Peer>, FetchError> {
-    let url = endpoint.join(PATH);
-    let Some(host) = host_of(endpoint) else {
-        let name = endpoint.to_string();
-        return Ok(vec![Peer { url, name }]);
-    };
-    let usual = if url.scheme_str() == Some("https") {
-        443
-    } else {
-        80
-    };
-    let port = url.port_u16().unwrap_or(usual);
-    let found = tokio::net::lookup_host((host.as_str(), port)).await;
-    let mut found: Vec<_> = found.map_err(FetchError::Lookup)?.collect();
-    found.sort_unstable();
-    found.dedup();
-    let peers = found.into_iter().take(MAX_ADDRESSES).filter_map(|address| {
-        let mut parts = url.clone().into_parts();
-        parts.authority = address.to_string().parse().ok();
-        let url = Uri::from_parts(parts).ok()?;
-        let name = format!("{endpoint} ({address})");
-        Some(Peer { url, name })
-    });
-    Ok(peers.collect())
-}
-
-#[cfg(test)]
-mod tests;

@@ -32,14 +32,9 @@ impl PastCopy {
         floats.chain(histograms).sum()
     }
 
-    /// Its samples, without native histograms.
-    pub fn len(&self) -> usize {
+    /// The number of its samples, without native histograms.
+    pub fn samples_held(&self) -> usize {
         self.chunks.iter().map(Chunk::len).sum()
-    }
-
-    /// Whether it has no samples besides native histograms.
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
     }
 
     fn time(&self, tick: u32) -> Millis {
@@ -49,7 +44,7 @@ impl PastCopy {
     /// The newest `most` samples, the oldest first.
     pub fn samples(&self, most: usize) -> impl Iterator<Item = (Millis, f64)> {
         let samples = self.chunks.iter().flat_map(Chunk::samples);
-        let newest = samples.skip(self.len().saturating_sub(most));
+        let newest = samples.skip(self.samples_held().saturating_sub(most));
         newest.map(|(tick, value)| (self.time(tick), value))
     }
 

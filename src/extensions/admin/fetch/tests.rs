@@ -3,8 +3,11 @@
 //! A gateway that starts, and peers of all kinds.
 
 use std::net::SocketAddr;
+use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::Ordering::Relaxed;
 
 use tidegate_engine::{Data, Limits, Rule, Table, Temporality};
+use tidegate_promql::Patience;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
@@ -68,7 +71,7 @@ async fn outcome(admin: &Admin, peer: SocketAddr, timeout: &str) -> Result<PeerH
         &format!("{{endpoints: [\"http://{peer}\"], timeout: {timeout}}}"),
     );
     let (merged, lag) = merged_tables(&admin.base.shared).unwrap();
-    let peers = addresses(&fetch.peers.endpoints[0]).await.unwrap();
+    let peers = addresses(&fetch.peers.endpoints[0], PATH).await.unwrap();
     assert_eq!(peers.len(), 1);
     fetch.fetch_all(&fetch.clients[0], &peers[0], &merged, lag).await
 }
@@ -133,6 +136,81 @@ async fn peer(answer: Vec<u8>, endless: &'static [u8]) -> SocketAddr {
         }
     });
     address
+}
+
+/// A peer that gives these answers in turn, and the last one again and again. It counts the requests.
+async fn peer_with(answers: Vec<Vec<u8>>) -> (SocketAddr, Arc<AtomicUsize>) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let (address, asked) = (listener.local_addr().unwrap(), Arc::<AtomicUsize>::default());
+    let count = asked.clone();
+    tokio::spawn(async move {
+        while let Ok((mut stream, _)) = listener.accept().await {
+            let mut request = vec![0; 4096];
+            while stream.read(&mut request).await.is_ok_and(|read| read > 0) {
+                let number = count.fetch_add(1, Relaxed).min(answers.len() - 1);
+                let _ = stream.write_all(&answers[number]).await;
+            }
+        }
+    });
+    (address, asked)
+}
+
+/// An empty history that begins at this time, in milliseconds since 1970.
+fn empty_history(begins: Millis) -> Vec<u8> {
+    answer(&format!("x-tidegate-history-begins: {begins}\r\n"), &packed(b""))
+}
+
+/// Fetches from these peers in turn.
+async fn fetch_from(admin: &Admin, peers: &[SocketAddr]) {
+    let endpoints: Vec<_> = peers.iter().map(|peer| format!("\"http://{peer}\"")).collect();
+    let fetch = fetch(admin, &format!("{{endpoints: [{}]}}", endpoints.join(", ")));
+    let (merged, lag) = merged_tables(&admin.base.shared).unwrap();
+    fetch.fetch(&merged, lag).await;
+}
+
+#[tokio::test]
+async fn a_peer_that_is_not_ready_is_asked_again() {
+    let admin = replica("retention: 60s").await;
+    let busy = b"HTTP/1.1 503 Service Unavailable\r\ncontent-length: 11\r\n\r\ncatching up";
+    let (peer, asked) = peer_with(vec![busy.to_vec(), empty_history(0)]).await;
+    fetch_from(&admin, &[peer]).await;
+    assert_eq!(asked.load(Relaxed), 2);
+}
+
+#[tokio::test]
+async fn peers_are_asked_until_one_has_all_of_the_retention() {
+    let admin = replica("retention: 60s").await;
+    let young = peer_with(vec![empty_history(millis(unix_now()))]).await;
+    let (old, other) = (
+        peer_with(vec![empty_history(0)]).await,
+        peer_with(vec![empty_history(0)]).await,
+    );
+    fetch_from(&admin, &[young.0, old.0, other.0]).await;
+    let asked = [young, old, other].map(|(_, asked)| asked.load(Relaxed));
+    assert_eq!(asked, [1, 1, 0]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_history_without_room_for_all_samples_begins_as_before() {
+    let old = replica("retention: 60s").await;
+    wait_for_samples(&old, 50.0).await;
+    let new = replica("retention: 60s").await;
+    wait_for_samples(&new, 5.0).await;
+    let peer = SocketAddr::from(([127, 0, 0, 1], port(&old)));
+    let begins = || {
+        let (merged, _) = merged_tables(&new.base.shared).unwrap();
+        let page = new
+            .view
+            .lend(&merged, 0, SeriesPosition::default(), &Patience::default());
+        page.unwrap().begins.unwrap()
+    };
+    let before = begins();
+    new.view.bound_past(1);
+    fetch_from(&new, &[peer]).await;
+    assert_eq!(begins(), before);
+    new.view.bound_past(1 << 20);
+    fetch_from(&new, &[peer]).await;
+    assert!(begins() < before);
 }
 
 async fn speak(mut stream: TcpStream, answer: Arc<Vec<u8>>, endless: &[u8]) {

@@ -8,7 +8,7 @@
 use std::sync::{Arc, Weak};
 
 use tidegate_engine::{Composite, ExponentialHistogram, Table, Value};
-use tidegate_promql::{Labels, Millis, NAME, PastCopy, Patience, QueryError, Selection};
+use tidegate_promql::{HistoryLimits, Labels, Millis, NAME, PastCopy, Patience, QueryError, Selection};
 
 use super::entry::{Key, Number, Past, common, owned};
 use super::state::{SourceContent, ViewSource, ViewState};
@@ -155,8 +155,9 @@ impl View {
         Ok(page)
     }
 
-    /// Puts the samples of a page before those of the series that are here. It takes none of the last `lag_ms` before the
-    /// first sample of a series: the other replica may have been ahead by as much, and a counter would fall.
+    /// Puts the samples of a page before those of the series that are here. It takes none of the last `lag_ms` and one interval
+    /// before the first sample of a series. The other replica may have been ahead by `lag_ms`, and a sample has the time of its
+    /// tick, which its value may be an interval younger than. So a counter does not fall.
     ///
     /// # Errors
     /// The request is not one, or a part of it is wrong. The series before that part have their samples.
@@ -246,7 +247,7 @@ impl ViewState {
                     && let Some(past) = self.shared.history.copy(past, from)
                 {
                     bytes += past.bytes();
-                    samples += past.len();
+                    samples += past.samples_held();
                     let labels = number.labels.clone();
                     copies.push(SeriesCopy { labels, past, most });
                 }
@@ -359,8 +360,12 @@ impl<'r> Visitor<'r> for Borrower<'_> {
             self.borrowed.omitted_series += 1;
             return;
         };
-        let end = history.first(id).unwrap_or(self.now).saturating_sub(self.lag_ms);
-        let begin = self.now.saturating_sub(history.limits().span_ms);
+        let HistoryLimits {
+            interval_ms, span_ms, ..
+        } = history.limits();
+        let first = history.first(id).unwrap_or(self.now);
+        let end = first.saturating_sub(self.lag_ms).saturating_sub(interval_ms);
+        let begin = self.now.saturating_sub(span_ms);
         let is_wanted = |time: Millis| time < end && time > begin;
         let (offered, taken) = if is_native {
             let wanted = histograms.into_iter().filter(|(time, _)| is_wanted(*time));

@@ -15,7 +15,7 @@ use std::time::Duration;
 use tidegate_engine::{
     Attributes, Buckets, Data, ExponentialHistogram, Limits, Rule, Table, Temporality, UnixNanos, Value,
 };
-use tidegate_promql::{HistoryLimits, Instant, Query, SampleValue, Selection};
+use tidegate_promql::{HistoryLimits, Instant, Millis, Query, SampleValue, Selection};
 
 use super::{QueryWarnings, SLICE, View, millis};
 use crate::catalog::testing::point;
@@ -26,10 +26,15 @@ pub(super) const SECOND: u64 = 1_000_000_000;
 pub(super) const START: UnixNanos = 1_700_000_000 * SECOND;
 
 pub(super) fn view() -> (Arc<View>, Arc<Shared>) {
+    view_with(1000)
+}
+
+/// A view that keeps a sample of each interval for 60 of them.
+fn view_with(interval_ms: Millis) -> (Arc<View>, Arc<Shared>) {
     let shared = context("extensions", "admin").shared;
     let limits = HistoryLimits {
-        interval_ms: 1000,
-        span_ms: 60_000,
+        interval_ms,
+        span_ms: 60 * interval_ms,
         max_bytes: 256 << 20,
     };
     let view = View::of(&shared);
