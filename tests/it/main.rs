@@ -59,3 +59,4 @@ mod spelling;
 mod state;
 mod telemetry;
 mod transports;
+mod windows;

@@ -34,6 +34,10 @@ crate::options! {
         /// Time after the start. A warning in the log and in `tidegate explain` then names every composite that
         /// has matched no data.
         pub warn_after: Duration = Duration::from_secs(60),
+        /// Id of the storage extension that preserves the windows across a restart. The processor writes new values
+        /// every second and at the stop. Unset: a restart begins empty windows. It always does so for gauges, and for
+        /// composites with `across` or `expr`.
+        pub storage: Option<String> = None,
     }
     check = CompositeProcessorConfig::check
 }

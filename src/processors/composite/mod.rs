@@ -11,6 +11,7 @@ pub mod config;
 mod expression;
 mod threshold;
 mod webhook;
+mod windows;
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -24,6 +25,7 @@ use tokio::task::JoinHandle;
 
 use self::config::CompositeProcessorConfig;
 use self::webhook::Webhook;
+use self::windows::WindowLog;
 use super::emit::{Emitter, Ticker};
 use crate::batch::wire::{
     self,
@@ -52,6 +54,7 @@ struct Composites {
     base: Context,
     set: Arc<CompositeSet>,
     table: Arc<Table>,
+    windows: Option<Arc<WindowLog>>,
     next: Arc<dyn Consumer>,
     ledger: Arc<Ledger>,
     ticker: Ticker,
@@ -87,13 +90,16 @@ impl Composites {
             watched.push(one);
         }
         let future = (&config.future).into();
+        let set = Arc::new(CompositeSet::new(list).with_future(future));
+        let log = |id: String| Arc::new(WindowLog::new(id, cx.base.path.clone(), set.clone()));
         Ok(Self {
+            windows: config.storage.clone().map(log),
             config,
             base: cx.base,
             watched,
             webhooks,
             tasks: Mutex::default(),
-            set: Arc::new(CompositeSet::new(list).with_future(future)),
+            set,
             table,
             next: cx.next,
             ledger: cx.ledger,
@@ -204,6 +210,9 @@ impl Processor for Composites {
 impl Lifecycle for Composites {
     async fn start(&self) -> Result<(), ComponentError> {
         let shared = &self.base.shared;
+        if let Some(windows) = &self.windows {
+            windows.open(&self.base).await?;
+        }
         let mut tasks = Vec::new();
         for webhook in &self.webhooks {
             tasks.push(webhook.start().await?);
@@ -225,12 +234,13 @@ impl Lifecycle for Composites {
             next: self.next.clone(),
             ledger: self.ledger.clone(),
         });
-        let set = self.set.clone();
+        let (set, windows) = (self.set.clone(), self.windows.clone());
         let logged = Mutex::new(vec![None; set.list().len()]);
         let reporter = anomalies::AnomalyReporter::default();
         let (base, begun, warn_after) = (self.base.clone(), Instant::now(), self.config.warn_after);
         self.ticker.start(emitter, self.config.interval, move |now| {
             set.expire(now);
+            let unsaved = windows.as_ref().and_then(|windows| windows.save(now));
             let mut logged = logged.lock();
             for (composite, logged) in set.list().iter().zip(logged.iter_mut()) {
                 log_error(composite, logged, now);
@@ -242,6 +252,7 @@ impl Lifecycle for Composites {
                 .collect();
             reporter.report(&anomalies, &("processor", base.path.to_string()));
             let mut notices = shortfalls(&set, &base.path);
+            notices.extend(unsaved.map(|why| format!("storage: {why}: a restart begins new windows")));
             if begun.elapsed() >= warn_after {
                 notices.extend(match_warnings(&set));
             }
@@ -252,6 +263,9 @@ impl Lifecycle for Composites {
 
     async fn stop(&self, deadline: Instant) {
         self.ticker.stop(deadline).await;
+        if let Some(windows) = self.windows.clone() {
+            windows.close().await;
+        }
         let shared = &self.base.shared;
         self.watched
             .iter()

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 use tidegate::batch::Signal;
 
-use super::out::{sent, writer};
+use super::out::{NO_REPEAT, sent, writer};
 use super::topic;
 use crate::kit::kafka_broker::{KafkaBroker, PARTITIONS};
 use crate::kit::numbered::{SIGNALS, accepted_items, arrived, body, pass_all, send_items};
@@ -67,7 +67,7 @@ fn all_signals_pass_through_kafka_in_both_encodings() {
         }
         let sink = OtlpSink::start();
         let options = "partition_traces_by_id: true, producer: {required_acks: all, compression: snappy}";
-        let (from, port) = writer(&broker, &format!("{options}, {}", blocks("topic")));
+        let (from, port) = writer(&broker, &format!("{options}, {NO_REPEAT}, {}", blocks("topic")));
         let to = reader(
             &broker,
             sink.port(),

@@ -5,6 +5,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
+use super::group::WindowOrigin;
 use super::sub_window::SubWindow;
 use super::window::{Cut, Window};
 use super::{Composite, Declaration, Function};
@@ -85,31 +86,43 @@ impl Composite {
         Ok(omitted)
     }
 
-    /// Shows all pooled observations in the window, those of earlier runs too, as finely as they are held. The next run
-    /// takes them by [`Self::restore`].
-    pub fn save(&self, now: UnixNanos, each: &mut dyn FnMut(&Attributes, SubWindow)) {
+    /// Shows the pooled observations in the window as finely as they are held: those of this run in sub-windows that end
+    /// after `since`, and with `since` = 0 those of earlier runs too. The next run takes them by [`Self::restore`].
+    pub(super) fn save(
+        &self,
+        since: UnixNanos,
+        now: UnixNanos,
+        each: &mut dyn FnMut(&Attributes, SubWindow, WindowOrigin),
+    ) {
         for group in self.groups() {
             let mut group = lock(&group);
             let attributes = group.series.attributes.clone();
-            for window in group.windows() {
-                let filled = sub_windows(window, self.cut, now).map(|(_, sub_window)| sub_window);
-                filled
-                    .filter(|sub_window| !sub_window.is_empty())
-                    .for_each(|sub_window| each(&attributes, sub_window));
+            for (window, origin) in group.windows() {
+                if origin == WindowOrigin::EarlierRuns && since > 0 {
+                    continue;
+                }
+                sub_windows(window, self.cut, now)
+                    .filter(|(start, part)| start + self.cut.part_ns() > since && !part.is_empty())
+                    .for_each(|(_, part)| each(&attributes, part, origin));
             }
         }
+    }
+
+    /// Whether a saved sub-window still lies in the window, and the composite has a pool for it.
+    pub(super) fn holds(&self, saved: &SubWindow, now: UnixNanos) -> bool {
+        let start = clock::steady(saved.start);
+        let has_pool = self.declaration.expression.is_none() && !self.declaration.is_by_series();
+        has_pool && start >= self.cut.begin(now) && start <= now && saved.is_sound()
     }
 
     /// Takes a sub-window that an earlier run saved. Answers count its values until they leave the window, and
     /// [`Self::export`] leaves them out: the earlier run has exported them. Returns whether it lies in the window and there
     /// is memory for it. [`Self::without_memory`] counts those that found none.
-    pub fn restore(&self, attributes: &Attributes, saved: &SubWindow, now: UnixNanos) -> bool {
-        let start = clock::steady(saved.start);
-        let is_within = start >= self.cut.begin(now) && start <= now;
-        let has_no_pool = self.declaration.expression.is_some() || self.declaration.is_by_series();
-        if !is_within || !saved.is_sound() || has_no_pool {
+    pub(super) fn restore(&self, attributes: &Attributes, saved: &SubWindow, now: UnixNanos) -> bool {
+        if !self.holds(saved, now) {
             return false;
         }
+        let start = clock::steady(saved.start);
         let is_sketched = self.declaration.is_sketched();
         let (_, has_room) = self.within(attributes, |group| group.restore(start, saved, is_sketched, now));
         if has_room {

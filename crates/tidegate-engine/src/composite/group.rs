@@ -23,6 +23,13 @@ use crate::{Attributes, Series, UnixNanos};
 /// have failed.
 const EMPTY_NS: u64 = 60_000_000_000;
 
+/// The runs that observed the values of a window.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum WindowOrigin {
+    ThisRun,
+    EarlierRuns,
+}
+
 #[derive(Debug)]
 pub(super) struct CompositeGroup {
     pub(super) series: Arc<Series>,
@@ -195,8 +202,11 @@ impl CompositeGroup {
     }
 
     /// The windows of pooled observations, the older one first.
-    pub(super) fn windows(&mut self) -> impl Iterator<Item = &mut Window> {
-        self.restored.as_deref_mut().into_iter().chain(&mut self.pool)
+    pub(super) fn windows(&mut self) -> impl Iterator<Item = (&mut Window, WindowOrigin)> {
+        let restored = self.restored.as_deref_mut();
+        let earlier = restored.map(|window| (window, WindowOrigin::EarlierRuns));
+        let own = self.pool.as_mut().map(|window| (window, WindowOrigin::ThisRun));
+        earlier.into_iter().chain(own)
     }
 
     /// Adds the observations of an earlier run, which begin at `start` by our clock. `false`: no memory is left for them.
@@ -323,7 +333,7 @@ impl CompositeGroup {
 
     /// Whether the window is empty and the group has no source.
     pub(super) fn is_over(&mut self, now: UnixNanos) -> bool {
-        self.sources.is_empty() && self.windows().all(|window| window.read(now).count == 0.0)
+        self.sources.is_empty() && self.windows().all(|(window, _)| window.read(now).count == 0.0)
     }
 
     /// Whether it had targets, and every one has left discovery.

@@ -20,6 +20,8 @@ mod merged;
 mod observe;
 mod plan;
 mod published;
+#[cfg(feature = "tables")]
+mod saved;
 mod sketch;
 mod slab;
 mod source;
@@ -45,6 +47,8 @@ pub use merged::{
 };
 #[cfg(feature = "tables")]
 pub use observe::CompositeSet;
+#[cfg(feature = "tables")]
+pub use saved::SavedWindows;
 #[cfg(feature = "tables")]
 pub use sub_window::SubWindow;
 pub use threshold::{Direction, Hysteresis, Threshold};

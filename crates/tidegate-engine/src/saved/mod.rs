@@ -204,7 +204,7 @@ fn load_bytes<'a>(from: &mut &'a [u8]) -> Option<&'a [u8]> {
     Some(bytes)
 }
 
-fn save_text(to: &mut Vec<u8>, text: &str) {
+pub(crate) fn save_text(to: &mut Vec<u8>, text: &str) {
     save_bytes(to, text.as_bytes());
 }
 
@@ -212,11 +212,11 @@ fn load_str<'a>(from: &mut &'a [u8]) -> Option<&'a str> {
     std::str::from_utf8(load_bytes(from)?).ok()
 }
 
-fn load_text(from: &mut &[u8]) -> Option<Arc<str>> {
+pub(crate) fn load_text(from: &mut &[u8]) -> Option<Arc<str>> {
     load_str(from).map(Arc::from)
 }
 
-fn save_attributes(to: &mut Vec<u8>, attributes: &Attributes) {
+pub(crate) fn save_attributes(to: &mut Vec<u8>, attributes: &Attributes) {
     save_map(to, attributes.view());
 }
 
@@ -228,7 +228,7 @@ fn save_map(to: &mut Vec<u8>, map: MapRef<'_>) {
     }
 }
 
-fn load_attributes(from: &mut &[u8], depth: usize) -> Option<Attributes> {
+pub(crate) fn load_attributes(from: &mut &[u8], depth: usize) -> Option<Attributes> {
     let mut attributes = AttributesBuilder::default();
     for _ in 0..load_length(from)? {
         let key = load_str(from)?;

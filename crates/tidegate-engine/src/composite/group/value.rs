@@ -51,7 +51,9 @@ impl CompositeGroup {
         // can be idle.
         let any = statistics.any || (census.expected > 0 && !census.may_be_idle);
         let collision = declaration.collision(census.interleaved);
-        let is_partial = census.is_partial || collision.is_some();
+        // The sources of an earlier run may still live, and have not reported yet.
+        let is_unknown = census.expected == 0 && self.restored.is_some();
+        let is_partial = census.is_partial || collision.is_some() || is_unknown;
         let state = Freshness::of(any, census.expected, census.reporting, is_partial);
         let answer = statistics.answer(declaration, &self.series.attributes, state, &mut self.held);
         Answer {
@@ -185,7 +187,7 @@ impl CompositeGroup {
         let cut = self.cut;
         let mut moments = Moments::NONE;
         let mut distribution: Option<Sketch> = None;
-        for window in self.windows() {
+        for (window, _) in self.windows() {
             moments.add(&window.read(now));
             if declaration.is_sketched() {
                 let sketch = window.distribution(now);

@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//! `storage`: the windows on disk, so that they continue after a restart.
+//!
+//! Every second, the sub-windows with new values are appended to a log. The log's thread writes all windows as a snapshot
+//! when the log has grown, and at the stop. A restart takes up what still lies in the windows.
+
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, OnceLock};
+
+use parking_lot::Mutex;
+use smallvec::smallvec;
+use tidegate_engine::{CompositeSet, SavedWindows, UnixNanos, clock};
+use tidegate_wal::{Append, Done, Joins, Purpose, Saving, State, Store};
+use tracing::{info, warn};
+
+use crate::batch::Signal;
+use crate::component::{ComponentError, Context, unix_now};
+
+/// The overhead of a record, in bytes.
+const RECORD_BYTES: u64 = 256;
+
+/// The log of the windows of one processor.
+pub(super) struct WindowLog {
+    /// The id of the storage extension.
+    storage: String,
+    /// The processor in this pipeline, which names the directory and appears in messages.
+    owner: Arc<str>,
+    state: Arc<WindowState>,
+    store: OnceLock<Store>,
+    /// Sub-windows that end before this are in the log (by our clock).
+    saved_until: AtomicU64,
+}
+
+/// The windows that the log restores, replays into and snapshots.
+struct WindowState {
+    set: Arc<CompositeSet>,
+    owner: Arc<str>,
+    /// The number of this run: when it began, nanoseconds since 1970.
+    run: u64,
+    /// What earlier runs saved, until the log is open.
+    found: Mutex<Option<SavedWindows>>,
+    /// Why the last record was not written.
+    failure: Mutex<Option<String>>,
+}
+
+impl WindowLog {
+    pub(super) fn new(storage: String, owner: Arc<str>, set: Arc<CompositeSet>) -> Self {
+        let now = unix_now();
+        let state = WindowState {
+            found: Mutex::new(Some(SavedWindows::new(set.clone()))),
+            failure: Mutex::default(),
+            run: clock::wall(now),
+            owner: owner.clone(),
+            set,
+        };
+        Self {
+            storage,
+            owner,
+            state: Arc::new(state),
+            store: OnceLock::new(),
+            saved_until: AtomicU64::new(now),
+        }
+    }
+
+    /// Restores the windows that previous runs left.
+    pub(super) async fn open(&self, context: &Context) -> Result<(), ComponentError> {
+        let storage = context.storage("storage", &self.storage)?;
+        let (owner, directory) = (self.owner.clone(), storage.directory_of(&self.owner));
+        let shown = directory.display().to_string();
+        let state = self.state.clone();
+        let opening = tokio::task::spawn_blocking(move || {
+            let (rules, quota) = (&storage.rules, storage.quota.clone());
+            Store::open(owner, &directory, rules, quota, Arc::default(), Some(state))
+        });
+        let opened = opening.await.map_err(|error| context.error(error.to_string()))?;
+        let (store, recovered) =
+            opened.map_err(|error| context.error(format!("storage: `{shown}`: {error}")))?;
+        recovered.report_damage(&self.owner);
+        let found = self.state.found.lock().take();
+        let groups = found.map_or(0, |found| found.restore(unix_now()));
+        info!(component = &*self.owner, groups, "the windows are restored");
+        // The log starts only once.
+        let _ = self.store.set(store);
+        Ok(())
+    }
+
+    /// Appends the sub-windows with new values. Gives the reason why they are not on disk.
+    pub(super) fn save(&self, now: UnixNanos) -> Option<String> {
+        let store = self.store.get()?;
+        let failure = self.state.failure.lock().take();
+        if failure.is_some() {
+            // What the failed record had is part of the next one. 0 would include what is restored.
+            self.saved_until.store(1, Relaxed);
+        }
+        let since = self.saved_until.load(Relaxed);
+        let Some(bytes) = self.state.set.save(self.state.run, since, now) else {
+            return failure;
+        };
+        match store.reserve(bytes.len() as u64 + RECORD_BYTES) {
+            Ok(Some(share)) => {
+                let state = self.state.clone();
+                store.append(Append {
+                    tag: Signal::Metrics as u8,
+                    items: 1,
+                    payload: smallvec![bytes.into()],
+                    purpose: Purpose::State,
+                    done: Some(Done(Box::new(move |kept| *state.failure.lock() = kept.err()))),
+                    share: Some(share),
+                });
+                self.saved_until.store(now, Relaxed);
+                failure
+            }
+            Ok(None) => Some("full, or it fails".to_owned()),
+            Err(_) => Some(format!("{} bytes are more than it may hold", bytes.len())),
+        }
+    }
+
+    /// Writes a snapshot of all windows, and closes the log.
+    pub(super) async fn close(self: Arc<Self>) {
+        let closing = tokio::task::spawn_blocking(move || self.store.get().map(Store::close));
+        if closing.await.is_err() {
+            warn!("closing the log of windows panicked (a bug)");
+        }
+    }
+}
+
+impl WindowState {
+    fn load(&self, saved: &[u8]) {
+        let mut found = self.found.lock();
+        let loaded = found.as_mut().map(|found| found.load(saved, unix_now()));
+        if loaded == Some(None) {
+            let component = &*self.owner;
+            warn!(component, "saved windows have another version and are ignored");
+        }
+    }
+}
+
+impl State for WindowState {
+    fn joins(&self) -> Joins {
+        Joins::BeforeAppend
+    }
+
+    fn restore(&self, snapshot: &[u8]) {
+        // A snapshot of empty windows has no bytes.
+        if !snapshot.is_empty() {
+            self.load(snapshot);
+        }
+    }
+
+    fn replay(&self, payload: &[u8]) {
+        self.load(payload);
+    }
+
+    fn save(&self, between: &mut dyn FnMut()) -> Saving {
+        // A record that is appended meanwhile has sub-windows that the snapshot has too: the later one counts.
+        between();
+        let bytes = self.set.save(self.run, 0, unix_now()).unwrap_or_default();
+        Box::new(move |to| to.write_all(&bytes))
+    }
+}
