@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
+use std::collections::BTreeSet;
+
 use super::*;
 use crate::{CallId, ReadScope, StoreEvent, StoreMessage};
 
@@ -64,6 +66,43 @@ async fn a_session_reads_all_messages_and_then_the_new_ones() {
         .start(CallId(2), StoreCall::ReadAll(ReadScope::Retained));
     assert_eq!(read_subjects(&mut reader, 1).await, [record]);
     wait_for(&mut reader, StoreEvent::Done(CallId(2), Ok(StoreReply::ReadEnd))).await;
+}
+
+/// A new message of a subject takes the place of the old one. A read that is on its way to the old one finds nothing there.
+#[tokio::test]
+async fn a_read_is_current_only_when_it_has_given_all_subjects() {
+    let engine = LocalEngine::new();
+    let mut writer = engine.open();
+    assert_eq!(writer.events.recv().await, Some(StoreEvent::Connected));
+    let mut id = 0;
+    let mut publish = async |number: u64| {
+        id += 1;
+        let call = StoreCall::Publish(message(&format!("tg.c.p.00.p.1.{number}")));
+        writer.store.start(CallId(id), call);
+        let answer = writer.events.recv().await;
+        assert!(matches!(answer, Some(StoreEvent::Done(_, Ok(_)))));
+    };
+    for number in 0..2_000 {
+        publish(number).await;
+    }
+    let mut reader = engine.open();
+    reader
+        .store
+        .start(CallId(1), StoreCall::ReadAll(ReadScope::Everything));
+    let mut given: BTreeSet<_> = read_subjects(&mut reader, 1).await.into_iter().collect();
+    for number in 1_900..2_000 {
+        publish(number).await;
+    }
+    loop {
+        match reader.events.recv().await {
+            Some(StoreEvent::Read(_, stored)) => {
+                given.insert(stored.message.subject);
+            }
+            Some(StoreEvent::Current(_)) => break,
+            other => panic!("{other:?}"),
+        }
+    }
+    assert_eq!(given.len(), 2_000);
 }
 
 #[tokio::test]

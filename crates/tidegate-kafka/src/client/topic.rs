@@ -20,8 +20,10 @@ const NEEDED: [(&str, &str); 2] = [
     ("message.timestamp.type", "LogAppendTime"),
 ];
 
-/// Further settings of a new topic. Segments are closed often, because a broker compacts closed ones only.
-const WANTED: [(&str, &str); 3] = [
+/// Further settings of a new topic. Segments are closed often, because a broker compacts closed ones only. A record stays for a
+/// minute after the next one of its key: a read that began before would lack the key until it has reached the next one.
+const WANTED: [(&str, &str); 4] = [
+    ("min.compaction.lag.ms", "60000"),
     ("min.cleanable.dirty.ratio", "0.1"),
     ("segment.ms", "600000"),
     ("segment.bytes", "67108864"),

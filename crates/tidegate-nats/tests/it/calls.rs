@@ -2,13 +2,14 @@
 
 //! The five calls.
 
+use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 use async_nats::HeaderMap;
 use bytes::Bytes;
 use tidegate_cluster::testing::SeededRandom;
 use tidegate_cluster::{
-    LeaseRequest, ProducerName, ReadScope, RunName, StoreCall, StoreError, StoreReply, Subject,
+    LeaseRequest, ProducerName, ReadScope, RunName, StoreCall, StoreError, StoreEvent, StoreReply, Subject,
 };
 
 use crate::kit::{CLUSTER, Server, Session, message};
@@ -56,6 +57,39 @@ async fn a_late_reader_gets_the_last_of_each_subject_and_then_new_ones() {
     // A live read says so about once a second.
     reader.caught_up(id).await;
     reader.caught_up(id).await;
+}
+
+/// A new message of a subject takes the place of the old one. A read that is on its way to the old one finds nothing there.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_read_is_current_only_when_it_has_given_all_subjects() {
+    const SUBJECTS: usize = 2_000;
+    const MOVED: usize = 200;
+    let server = Server::running("");
+    let engine = server.engine();
+    let mut writer = Session::open(&engine);
+    let page = |number: usize| message(&format!("p.00.n.1.{number}"), "page");
+    for number in 0..SUBJECTS {
+        writer.publish(&page(number)).await;
+    }
+    let mut reader = Session::open(&engine);
+    let id = reader.start(StoreCall::ReadAll(ReadScope::Everything));
+    let mut given = BTreeSet::new();
+    while given.len() < MOVED {
+        given.insert(reader.read(id).await.message.subject);
+    }
+    for number in (0..MOVED).chain(SUBJECTS - MOVED..SUBJECTS) {
+        writer.publish(&page(number)).await;
+    }
+    loop {
+        match reader.next().await {
+            Some(StoreEvent::Read(_, stored)) => {
+                given.insert(stored.message.subject);
+            }
+            Some(StoreEvent::Current(_)) => break,
+            other => assert_eq!(other, Some(StoreEvent::Connected)),
+        }
+    }
+    assert_eq!(given.len(), SUBJECTS);
 }
 
 #[tokio::test(flavor = "multi_thread")]
