@@ -178,8 +178,9 @@ class Server:
         wanted = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {"expirationSeconds": 3600}}
         return self.request("POST", path, wanted)["status"]["token"]
 
-    def kubeconfig(self, token: str) -> Path:
-        cluster = {"server": f"https://127.0.0.1:{self.port}", "certificate-authority": str(self.authority)}
+    def kubeconfig(self, token: str, port: int | None = None) -> Path:
+        """`port`: of a proxy before the server."""
+        cluster = {"server": f"https://127.0.0.1:{port or self.port}", "certificate-authority": str(self.authority)}
         config = {
             "current-context": "test",
             "contexts": [{"name": "test", "context": {"cluster": "test", "user": "test"}}],

@@ -9,6 +9,7 @@ from typing import Any
 
 import gateway
 import kit
+import proxy
 import server
 import yaml
 
@@ -100,6 +101,30 @@ def test_one_replica_leads_by_a_lease_and_another_follows_it(api: server.Server,
     finally:
         for running in replicas:
             running.kill()
+
+
+def test_a_leader_stays_although_its_connection_hangs(api: server.Server, tmp_path: Path) -> None:
+    token, lease = account(api, tmp_path)
+    between = proxy.Proxy(api.port)
+    leader = {"lease": f"{kit.NAMESPACE}/{lease}", "kubeconfig_file": str(api.kubeconfig(token, between.port))}
+    running = replica(tmp_path, "a", {"leader": leader}, {})
+    path = f"/apis/coordination.k8s.io/v1/namespaces/{kit.NAMESPACE}/leases/{lease}"
+    try:
+        server.wait_until("it leads", lambda: leads(running))
+        between.hang()
+        # A request may have passed just before.
+        time.sleep(1)
+        hanging = api.request("GET", path)["spec"]["renewTime"]
+
+        def renewed() -> bool:
+            assert leads(running)
+            return api.request("GET", path)["spec"]["renewTime"] > hanging
+
+        server.wait_until("it renews the Lease on another connection", renewed)
+        assert between.connections > 1
+    finally:
+        running.kill()
+        between.stop()
 
 
 def agent(number: int) -> server.Object:

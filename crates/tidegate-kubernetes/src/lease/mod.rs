@@ -191,14 +191,19 @@ struct Attempts {
 
 impl Attempts {
     async fn run(mut self) {
-        let client = self.client().await;
+        let mut client = self.client().await;
         loop {
             let times = self.options.times;
             // A connection that hangs leaves the time for another attempt.
             let timeout = times.renew_deadline / 2;
             let attempt = tokio::time::timeout(timeout, self.attempt(&client)).await;
-            let attempt = attempt.unwrap_or(Err(WatchError::TimedOut(timeout)));
-            self.note(attempt.err());
+            let hangs = attempt.is_err();
+            self.note(attempt.unwrap_or(Err(WatchError::TimedOut(timeout))).err());
+            if hangs {
+                // HTTP/2 would send the next request on the same connection. The term has time for one on a new connection.
+                client = self.client().await;
+                continue;
+            }
             let jitter = 1.0 + JITTER * rand::rng().random_range(0.0..1.0);
             tokio::time::sleep(times.retry_period.mul_f64(jitter)).await;
         }
