@@ -31,6 +31,8 @@ pub(super) struct ReportHead {
     /// The engine and, of several servers, their number.
     engine: String,
     seed: u64,
+    /// Of the pages, in seconds.
+    interval: f64,
     build: String,
     has_faults: bool,
     publish: Option<String>,
@@ -47,10 +49,23 @@ impl ReportHead {
                 servers => format!("{}-{servers}", options.engine.name()),
             },
             seed: options.seed,
+            interval: options.interval.as_secs_f64(),
             build: folder.unwrap_or_default().to_string_lossy().into_owned(),
             has_faults: !options.faults.is_empty(),
             publish: options.publish.clone(),
         })
+    }
+
+    /// The name of the section in the documentation: the engine, and what is not the default.
+    fn section(&self) -> String {
+        let mut name = format!("{CLUSTER}/{}", self.engine);
+        if self.interval != 1.0 {
+            name += &format!("-{}s", self.interval);
+        }
+        if self.has_faults {
+            name += "-faults";
+        }
+        name
     }
 
     fn text(&self) -> String {
@@ -90,17 +105,16 @@ pub(super) fn finish(output: &Path, head: &ReportHead, runs: &[RunResult]) -> Re
     }
 }
 
-/// Writes the table into the documentation, and the curves of calm runs.
+/// Writes the table into the documentation, and the curves of calm runs at the default interval.
 fn publish(command: &str, head: &ReportHead, runs: &[RunResult], outcome: &str) -> Result<(), BenchError> {
-    let kind = if head.has_faults { "-faults" } else { "" };
-    let name = format!("{CLUSTER}/{}{kind}", head.engine);
+    let name = head.section();
     let text = format!(
         "Seed {}, {} build: {outcome}.\n\n{}",
         head.seed,
         head.build,
         table(runs)?
     );
-    if !head.has_faults && runs.len() > 1 {
+    if name == format!("{CLUSTER}/{}", head.engine) && runs.len() > 1 {
         draw(&head.engine, runs)?;
     }
     publish::publish(Published {
@@ -200,10 +214,26 @@ mod tests {
             machine: "a machine".to_owned(),
             engine: "nats".to_owned(),
             seed: 3,
+            interval: 1.0,
             build: "debug".to_owned(),
             has_faults: true,
             publish: None,
         }
+    }
+
+    #[test]
+    fn a_section_has_the_name_of_what_is_not_the_default() {
+        assert_eq!(head().section(), "cluster/nats-faults");
+        let calm = ReportHead {
+            has_faults: false,
+            ..head()
+        };
+        assert_eq!(calm.section(), "cluster/nats");
+        let fast = ReportHead {
+            interval: 0.2,
+            ..calm
+        };
+        assert_eq!(fast.section(), "cluster/nats-0.2s");
     }
 
     #[test]
