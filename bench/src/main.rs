@@ -72,6 +72,7 @@ fn run() -> Result<(), BenchError> {
             groups::engine::print_bytes(kind, series.parse()?);
             Ok(())
         }
+        [_, "replica", producers] => cluster::simulated::print_figures(producers.parse()?),
         [_, "exposed", format, series] => {
             groups::prometheus::print_bytes(format, series.parse()?);
             Ok(())

@@ -45,6 +45,37 @@ impl RunCounts {
             cells: vec![0; cells()],
         }
     }
+
+    /// Adds one to each count. Counts that were 0 begin at `now`.
+    pub(super) fn raise(&mut self, now: UnixNanos) {
+        for (at, start) in self
+            .starts
+            .iter_mut()
+            .enumerate()
+            .filter(|(_, start)| **start == 0)
+        {
+            // No two starts are equal.
+            *start = now + at as u64;
+        }
+        self.cells.iter_mut().for_each(|count| *count += 1);
+    }
+}
+
+/// The options of the sender of an agent.
+pub(super) fn sender_config(producer: ProducerName, interval: Duration, nonce: u32) -> SenderConfig {
+    SenderConfig {
+        cluster: CLUSTER.to_owned(),
+        producer,
+        partitions: 1,
+        rules: 0,
+        interval,
+        refresh: Duration::from_secs(30),
+        max_bytes_per_second: 8 << 20,
+        max_series: 100_000,
+        max_body_bytes: PageLimits::default().max_body_bytes,
+        max_in_flight: 16,
+        nonce,
+    }
 }
 
 /// How a run ends.
@@ -110,19 +141,11 @@ impl AgentRun {
             counts,
             mut random,
         } = setup;
-        let sender = PageSender::new(SenderConfig {
-            cluster: CLUSTER.to_owned(),
-            producer: ProducerName::new(&agent)?,
-            partitions: 1,
-            rules: 0,
+        let sender = PageSender::new(sender_config(
+            ProducerName::new(&agent)?,
             interval,
-            refresh: Duration::from_secs(30),
-            max_bytes_per_second: 8 << 20,
-            max_series: 100_000,
-            max_body_bytes: PageLimits::default().max_body_bytes,
-            max_in_flight: 16,
-            nonce: random.random(),
-        });
+            random.random(),
+        ));
         let number = model.lock().begin_run(&agent);
         Ok(Self {
             series: ROWS.iter().map(|row| Arc::new(row.series(&agent))).collect(),
@@ -150,7 +173,7 @@ impl AgentRun {
         if self.counts.starts.iter().any(|start| *start > 0) {
             let now = self.clock();
             // A gauge of an earlier run is not kept.
-            let items = self.items(now, |row| !row.is_gauge());
+            let items = items(&self.series, &self.counts, now, |row| !row.is_gauge());
             self.sender.update(items, now);
         }
         while !self.is_over() {
@@ -273,26 +296,31 @@ impl AgentRun {
         let stats = self.sender.stats(now);
         model.update(&self.agent, self.number, &self.counts.cells, stats);
         drop(model);
-        let items = self.items(now, |_| true);
+        let items = items(&self.series, &self.counts, now, |_| true);
         self.sender.update(items, now);
     }
+}
 
-    /// The values of the wanted rows.
-    fn items(&self, now: UnixNanos, is_wanted: impl Fn(&Row) -> bool) -> Vec<SentItem> {
-        let rows = ROWS.iter().zip(&self.series).zip(&self.counts.starts);
-        let begun = rows.filter(|((row, _), start)| is_wanted(row) && (row.is_gauge() || **start > 0));
-        let items = begun.map(|((row, series), start)| {
-            let point = Point {
-                series: series.clone(),
-                start: if row.is_gauge() { 0 } else { *start },
-                time: now,
-                value: value(row, &self.counts.cells[row.cells.clone()]),
-                exemplars: Vec::new(),
-            };
-            SentItem::Value(row.mode(), point)
-        });
-        items.collect()
-    }
+/// The values of the wanted rows.
+pub(super) fn items(
+    series: &[Arc<Series>],
+    counts: &RunCounts,
+    now: UnixNanos,
+    is_wanted: impl Fn(&Row) -> bool,
+) -> Vec<SentItem> {
+    let rows = ROWS.iter().zip(series).zip(&counts.starts);
+    let begun = rows.filter(|((row, _), start)| is_wanted(row) && (row.is_gauge() || **start > 0));
+    let items = begun.map(|((row, series), start)| {
+        let point = Point {
+            series: series.clone(),
+            start: if row.is_gauge() { 0 } else { *start },
+            time: now,
+            value: value(row, &counts.cells[row.cells.clone()]),
+            exemplars: Vec::new(),
+        };
+        SentItem::Value(row.mode(), point)
+    });
+    items.collect()
 }
 
 /// The cell of a row that changes, and the amount. A gauge takes the amount as its value.

@@ -27,6 +27,7 @@ mod replica;
 mod report;
 mod rows;
 mod schedule;
+pub(crate) mod simulated;
 mod store;
 
 use std::net::TcpListener;

@@ -14,7 +14,7 @@ const AGENTS: usize = 100;
 const INTERVAL: Duration = Duration::from_secs(1);
 
 /// The most agents.
-const MAX_AGENTS: usize = 10_000;
+pub(super) const MAX_AGENTS: usize = 10_000;
 
 /// The most NATS servers: JetStream has 5 copies at most.
 const MAX_SERVERS: usize = 5;

@@ -127,7 +127,7 @@ pub(crate) fn print_bytes(kind: &str, series: usize) {
 
 /// Resident memory, once what was freed has been given back: the allocator keeps it for a second, and looks for it when
 /// a thread ends.
-pub(super) fn settled_bytes() -> f64 {
+pub(crate) fn settled_bytes() -> f64 {
     std::thread::sleep(Duration::from_millis(1500));
     let ending = std::thread::spawn(|| drop(std::hint::black_box(Box::new(0_u8))));
     // It can't panic.

@@ -24,6 +24,7 @@ mod start;
 use std::path::Path;
 
 use crate::BenchError;
+use crate::cluster::simulated;
 use crate::report::Row;
 
 /// Measurements that belong together.
@@ -109,6 +110,11 @@ pub(crate) const GROUPS: &[BenchGroup] = &[
         name: "growth",
         about: "cost of a point and of an event from 1k to 1M series, on one core and on all",
         run: growth::run,
+    },
+    BenchGroup {
+        name: "replica",
+        about: "pages of 100, 1,000 and 10,000 simulated producers into one replica, without a store and a network",
+        run: simulated::run,
     },
     BenchGroup {
         name: "pauses",
