@@ -5,7 +5,7 @@
 //! Every second, the sub-windows with new values are appended to a log. The log's thread writes all windows as a snapshot
 //! when the log has grown, and at the stop. A restart takes up what still lies in the windows.
 
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
 
 use parking_lot::Mutex;
@@ -16,6 +16,9 @@ use tracing::{info, warn};
 
 use crate::batch::Signal;
 use crate::component::{ComponentError, Context, unix_now};
+
+/// A value is added at most this long after its arrival, in nanoseconds (1 s).
+const LATENESS_NS: u64 = 1_000_000_000;
 
 /// The overhead of a record, in bytes.
 const RECORD_BYTES: u64 = 256;
@@ -38,8 +41,10 @@ struct WindowState {
     owner: Arc<str>,
     /// The number of this run: when it began, nanoseconds since 1970.
     run: u64,
-    /// What earlier runs saved, until the log is open.
+    /// What earlier runs saved, until it is restored.
     found: Mutex<Option<SavedWindows>>,
+    /// The number of restored groups.
+    restored: AtomicUsize,
     /// Why the last record was not written.
     failure: Mutex<Option<String>>,
 }
@@ -49,6 +54,7 @@ impl WindowLog {
         let now = unix_now();
         let state = WindowState {
             found: Mutex::new(Some(SavedWindows::new(set.clone()))),
+            restored: AtomicUsize::new(0),
             failure: Mutex::default(),
             run: clock::wall(now),
             owner: owner.clone(),
@@ -71,14 +77,21 @@ impl WindowLog {
         let state = self.state.clone();
         let opening = tokio::task::spawn_blocking(move || {
             let (rules, quota) = (&storage.rules, storage.quota.clone());
-            Store::open(owner, &directory, rules, quota, Arc::default(), Some(state))
+            let opened = Store::open(
+                owner,
+                &directory,
+                rules,
+                quota,
+                Arc::default(),
+                Some(state.clone()),
+            );
+            opened.inspect(|_| state.settle())
         });
         let opened = opening.await.map_err(|error| context.error(error.to_string()))?;
         let (store, recovered) =
             opened.map_err(|error| context.error(format!("storage: `{shown}`: {error}")))?;
         recovered.report_damage(&self.owner);
-        let found = self.state.found.lock().take();
-        let groups = found.map_or(0, |found| found.restore(unix_now()));
+        let groups = self.state.restored.load(Relaxed);
         info!(component = &*self.owner, groups, "the windows are restored");
         // The log starts only once.
         let _ = self.store.set(store);
@@ -105,10 +118,15 @@ impl WindowLog {
                     items: 1,
                     payload: smallvec![bytes.into()],
                     purpose: Purpose::State,
-                    done: Some(Done(Box::new(move |kept| *state.failure.lock() = kept.err()))),
+                    done: Some(Done(Box::new(move |kept| {
+                        if let Err(why) = kept {
+                            *state.failure.lock() = Some(why);
+                        }
+                    }))),
                     share: Some(share),
                 });
-                self.saved_until.store(now, Relaxed);
+                // A value may come a moment after its time.
+                self.saved_until.store(now.saturating_sub(LATENESS_NS), Relaxed);
                 failure
             }
             Ok(None) => Some("full, or it fails".to_owned()),
@@ -126,6 +144,14 @@ impl WindowLog {
 }
 
 impl WindowState {
+    /// Restores what was found. A second caller waits until that is done.
+    fn settle(&self) {
+        let mut found = self.found.lock();
+        if let Some(found) = found.take() {
+            self.restored.store(found.restore(unix_now()), Relaxed);
+        }
+    }
+
     fn load(&self, saved: &[u8]) {
         let mut found = self.found.lock();
         let loaded = found.as_mut().map(|found| found.load(saved, unix_now()));
@@ -153,6 +179,8 @@ impl State for WindowState {
     }
 
     fn save(&self, between: &mut dyn FnMut()) -> Saving {
+        // The log may want a snapshot as soon as it is open.
+        self.settle();
         // A record that is appended meanwhile has sub-windows that the snapshot has too: the later one counts.
         between();
         let bytes = self.set.save(self.run, 0, unix_now()).unwrap_or_default();

@@ -76,7 +76,7 @@ impl Composite {
             let attributes = group.series.attributes.clone();
             let cut = self.cut.shared();
             let pool = group.pool(self.declaration.is_sketched());
-            for (start, sub_window) in sub_windows(pool, cut, now) {
+            for (start, sub_window) in sub_windows(pool, cut, 0, now) {
                 let is_current = start + cut.part_ns() > now;
                 if start >= since && (is_current || !sub_window.is_empty()) {
                     each(&attributes, sub_window);
@@ -87,13 +87,17 @@ impl Composite {
     }
 
     /// Shows the pooled observations in the window as finely as they are held: those of this run in sub-windows that end
-    /// after `since`, and with `since` = 0 those of earlier runs too. The next run takes them by [`Self::restore`].
+    /// after `since`, and with `since` = 0 those of earlier runs too. `each` gets where a sub-window begins by our clock: the wall
+    /// clock may be set. The next run takes them by [`Self::restore`].
     pub(super) fn save(
         &self,
         since: UnixNanos,
         now: UnixNanos,
-        each: &mut dyn FnMut(&Attributes, SubWindow, WindowOrigin),
+        each: &mut dyn FnMut(&Attributes, UnixNanos, SubWindow, WindowOrigin),
     ) {
+        if !self.has_pool() {
+            return;
+        }
         for group in self.groups() {
             let mut group = lock(&group);
             let attributes = group.series.attributes.clone();
@@ -101,9 +105,9 @@ impl Composite {
                 if origin == WindowOrigin::EarlierRuns && since > 0 {
                     continue;
                 }
-                sub_windows(window, self.cut, now)
-                    .filter(|(start, part)| start + self.cut.part_ns() > since && !part.is_empty())
-                    .for_each(|(_, part)| each(&attributes, part, origin));
+                sub_windows(window, self.cut, since, now)
+                    .filter(|(_, part)| !part.is_empty())
+                    .for_each(|(start, part)| each(&attributes, start, part, origin));
             }
         }
     }
@@ -111,8 +115,11 @@ impl Composite {
     /// Whether a saved sub-window still lies in the window, and the composite has a pool for it.
     pub(super) fn holds(&self, saved: &SubWindow, now: UnixNanos) -> bool {
         let start = clock::steady(saved.start);
-        let has_pool = self.declaration.expression.is_none() && !self.declaration.is_by_series();
-        has_pool && start >= self.cut.begin(now) && start <= now && saved.is_sound()
+        self.has_pool() && start >= self.cut.begin(now) && start <= now && saved.is_countable()
+    }
+
+    fn has_pool(&self) -> bool {
+        self.declaration.expression.is_none() && !self.declaration.is_by_series()
     }
 
     /// Takes a sub-window that an earlier run saved. Answers count its values until they leave the window, and
@@ -126,6 +133,7 @@ impl Composite {
         let is_sketched = self.declaration.is_sketched();
         let (_, has_room) = self.within(attributes, |group| group.restore(start, saved, is_sketched, now));
         if has_room {
+            self.restored_until.fetch_max(saved.end, Relaxed);
             self.version.fetch_add(1, Relaxed);
         } else {
             self.room.note_point_without_room(now);
@@ -138,13 +146,16 @@ impl Composite {
 fn sub_windows(
     window: &mut Window,
     cut: Cut,
+    since: UnixNanos,
     now: UnixNanos,
 ) -> impl Iterator<Item = (UnixNanos, SubWindow)> {
     let length = cut.part_ns();
-    window.joined(cut, now).map(move |(start, moments, sketch)| {
-        // The distance of the clocks need not be a multiple of the length.
-        let border = clock::wall(start).saturating_add(length / 2) / length * length;
-        let end = border + length.min(now.saturating_sub(start));
-        (start, SubWindow::new(border, end, &moments, sketch.as_ref()))
-    })
+    window
+        .joined(cut, since, now)
+        .map(move |(start, moments, sketch)| {
+            // The distance of the clocks need not be a multiple of the length.
+            let border = clock::wall(start).saturating_add(length / 2) / length * length;
+            let end = border + length.min(now.saturating_sub(start));
+            (start, SubWindow::new(border, end, &moments, sketch.as_ref()))
+        })
 }

@@ -50,6 +50,8 @@ pub(super) struct CompositeGroup {
     has_left: bool,
     /// A source was forgotten that has never said that it goes.
     is_unclear: bool,
+    /// An earlier run fed it, and no source has reported yet.
+    pub(super) awaits_sources: bool,
     /// The composite has removed it: later data belongs to the next group of these attributes.
     pub(super) is_removed: bool,
     /// The budget's reservation for its text and window, and for its sketches. `None`: [`Self::hand_on`] gave it away.
@@ -80,6 +82,7 @@ impl CompositeGroup {
             held: None,
             has_left: false,
             is_unclear: false,
+            awaits_sources: false,
             is_removed: false,
             reservation: Some(reservation),
         }
@@ -93,6 +96,7 @@ impl CompositeGroup {
     pub(super) fn join(&mut self, liveness: &Liveness) -> u32 {
         if self.sources.is_empty() {
             (self.has_left, self.is_unclear) = (false, false);
+            self.awaits_sources = false;
         }
         let sources = &mut self.sources;
         *self.index.entry(liveness.address()).or_insert_with(|| {
@@ -238,6 +242,7 @@ impl CompositeGroup {
         if let Some(distribution) = distribution {
             window.sketch(start, |sketch| sketch.merge(&distribution));
         }
+        self.awaits_sources = self.sources.is_empty();
         self.newest = self.newest.max(clock::steady(saved.end).min(now));
         self.weigh();
         true

@@ -3,10 +3,11 @@
 //! The windows of composites as bytes, and back: the part of a composite that must survive a restart.
 //!
 //! Version (1 byte), then records until the end. A composite: 1, its name, the text of its input. A group of it: 2, its
-//! attributes. A sub-window of the group: 3, its run, start, end, count, sum, its smallest, largest and newest value
-//! (each: whether there is one, and the value), its distribution.
+//! attributes. A sub-window of the group: 3, its run, its start by the clock of the run, start, end, count, sum, its smallest,
+//! largest and newest value (each: whether there is one, and the value), its distribution.
 //!
-//! A run saves a sub-window again when it has more values. The later record replaces the earlier one.
+//! A run saves a sub-window again when it has more values. The later record replaces the earlier one: both begin at one time by
+//! the clock of the run, which is never set.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -25,7 +26,7 @@ const COMPOSITE: u8 = 1;
 const GROUP: u8 = 2;
 const SUB_WINDOW: u8 = 3;
 
-/// The run of sub-windows that this run has restored itself.
+/// The run number of sub-windows that this run has restored.
 const EARLIER_RUNS: u64 = 0;
 
 /// The sub-windows that earlier runs saved, by composite and group.
@@ -65,7 +66,7 @@ impl CompositeSet {
         for composite in self.list() {
             let mut is_new = true;
             let mut last: Option<Attributes> = None;
-            composite.save(since, now, &mut |group, sub_window, origin| {
+            composite.save(since, now, &mut |group, start, sub_window, origin| {
                 if std::mem::take(&mut is_new) {
                     let declaration = composite.declaration();
                     bytes.push(COMPOSITE);
@@ -81,7 +82,7 @@ impl CompositeSet {
                     WindowOrigin::ThisRun => run,
                     WindowOrigin::EarlierRuns => EARLIER_RUNS,
                 };
-                sub_window.save(run, &mut bytes);
+                sub_window.save((run, start), &mut bytes);
             });
         }
         (bytes.len() > 1).then_some(bytes)
@@ -117,12 +118,12 @@ impl SavedWindows {
                 }
                 [GROUP] => group = Some(load_attributes(from, 0)?),
                 [SUB_WINDOW] => {
-                    let (run, sub_window) = SubWindow::load(from)?;
+                    let (key, sub_window) = SubWindow::load(from)?;
                     let group = group.as_ref()?;
                     if let Some(place) = place.filter(|place| self.set.list()[*place].holds(&sub_window, now))
                     {
                         let windows = self.groups.entry((place, group.clone())).or_default();
-                        windows.insert((run, sub_window.start), sub_window);
+                        windows.insert(key, sub_window);
                     }
                 }
                 _ => return None,
@@ -146,10 +147,12 @@ impl SavedWindows {
 }
 
 impl SubWindow {
-    fn save(&self, run: u64, to: &mut Vec<u8>) {
+    /// `key`: the run, and the start by its clock.
+    fn save(&self, key: (u64, UnixNanos), to: &mut Vec<u8>) {
         to.push(SUB_WINDOW);
         for number in [
-            run,
+            key.0,
+            key.1,
             self.start,
             self.end,
             self.count.to_bits(),
@@ -167,8 +170,9 @@ impl SubWindow {
         last.unwrap_or_default().save(to);
     }
 
-    fn load(from: &mut &[u8]) -> Option<(u64, Self)> {
-        let (run, start, end) = (number(from)?, number(from)?, number(from)?);
+    fn load(from: &mut &[u8]) -> Option<((u64, UnixNanos), Self)> {
+        let key = (number(from)?, number(from)?);
+        let (start, end) = (number(from)?, number(from)?);
         let (count, sum) = (f64::from_bits(number(from)?), f64::from_bits(number(from)?));
         let mut value = || {
             let [is_there] = *take(from)?;
@@ -191,7 +195,7 @@ impl SubWindow {
             last,
             distribution,
         };
-        Some((run, sub_window))
+        Some((key, sub_window))
     }
 }
 

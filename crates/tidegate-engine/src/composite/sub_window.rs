@@ -56,10 +56,14 @@ impl SubWindow {
 
     /// Whether its numbers can be added up.
     pub(super) fn is_sound(&self) -> bool {
+        !self.sum.is_nan() && self.is_countable()
+    }
+
+    /// Whether they can, except that the sum may be unknown (NaN).
+    pub(super) fn is_countable(&self) -> bool {
         let distribution = self.distribution.as_ref();
         self.count.is_finite()
             && self.count >= 0.0
-            && !self.sum.is_nan()
             && self.start <= self.end
             && distribution.is_none_or(ExponentialHistogram::is_sound)
     }

@@ -204,18 +204,20 @@ impl Window {
         all
     }
 
-    /// The sub-windows of `cut` in the window that ends at `now`: where each begins, its statistics, and its distribution
-    /// as far as it is sketched. `cut` joins sub-windows of this window.
+    /// The sub-windows of `cut` in the window that ends at `now`, without those that end at `since` or earlier: where each
+    /// begins, its statistics, and its distribution as far as it is sketched. `cut` joins sub-windows of this window.
     #[cfg(feature = "tables")]
     pub(super) fn joined(
         &mut self,
         cut: Cut,
+        since: UnixNanos,
         now: UnixNanos,
     ) -> impl Iterator<Item = (UnixNanos, Moments, Option<Sketch>)> {
         self.advance(self.cut.part(now));
         let (joined, newest) = (cut.part_ns / self.cut.part_ns, self.newest);
         let last = newest / joined;
         let places = (last + 1..=last + cut.parts).filter_map(move |at| at.checked_sub(cut.parts));
+        let places = places.filter(move |at| (at + 1) * cut.part_ns > since);
         places.map(move |at| {
             let mut moments = Moments::NONE;
             let mut sketch = (!self.sketches.is_empty()).then(Sketch::default);
@@ -334,7 +336,7 @@ mod tests {
                 all.push((now, value));
                 now += step / 2;
                 for joined in [cut, cut.shared()] {
-                    let parts: Vec<_> = window.joined(joined, now).collect();
+                    let parts: Vec<_> = window.joined(joined, 0, now).collect();
                     prop_assert_eq!(parts[0].0, joined.begin(now));
                     for (start, moments, sketch) in parts {
                         let inside = all.iter().filter(|(at, _)| (start..start + joined.part_ns).contains(at));

@@ -52,7 +52,7 @@ impl CompositeGroup {
         let any = statistics.any || (census.expected > 0 && !census.may_be_idle);
         let collision = declaration.collision(census.interleaved);
         // The sources of an earlier run may still live, and have not reported yet.
-        let is_unknown = census.expected == 0 && self.restored.is_some();
+        let is_unknown = census.expected == 0 && self.awaits_sources;
         let is_partial = census.is_partial || collision.is_some() || is_unknown;
         let state = Freshness::of(any, census.expected, census.reporting, is_partial);
         let answer = statistics.answer(declaration, &self.series.attributes, state, &mut self.held);

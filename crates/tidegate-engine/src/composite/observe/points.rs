@@ -108,10 +108,12 @@ impl Composite {
         })
     }
 
-    /// Whether a first point counts data from before the window.
+    /// Whether a first point counts data from before the window, or data that an earlier run has counted.
     fn is_history(&self, sample: &PointSample<'_>, data: Data, now: UnixNanos) -> bool {
         let cumulative = !is_level(data) && data.temporality() == Temporality::Cumulative;
-        cumulative && (sample.start == 0 || sample.start < clock::wall(self.cut.begin(now)))
+        // What an earlier run has counted is in the restored window.
+        let begin = clock::wall(self.cut.begin(now)).max(self.restored_until.load(Relaxed));
+        cumulative && (sample.start == 0 || sample.start < begin)
     }
 
     /// `None`: the budget leaves no room for its state.

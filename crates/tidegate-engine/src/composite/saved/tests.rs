@@ -8,8 +8,8 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::{
-    Across, Added, AttributeFilter, Distribution, Feed, FeedKind, Freshness, Function, OnStale, Pattern,
-    clock,
+    Across, Added, AttributeFilter, Data, Distribution, Feed, FeedKind, Freshness, Function, Metric, OnStale,
+    Pattern, Point, Series, Temporality, clock,
 };
 
 const SECOND: u64 = 1_000_000_000;
@@ -175,6 +175,82 @@ fn a_later_record_of_a_sub_window_replaces_the_earlier_one() {
     let next = Run::new(2, declare(Function::Avg), NOW);
     assert_eq!(next.restore([&first, &second], NOW), 1);
     assert_eq!(next.counts(NOW)[0], (5.0, 7.5));
+}
+
+#[test]
+fn a_wall_clock_that_is_set_back_replaces_nothing() {
+    let run = Run::new(1, declare(Function::Avg), NOW);
+    run.observe(0, 1.0, NOW);
+    let first = run.save(1, NOW).unwrap();
+    // One second later, the wall clock shows the same time.
+    let later = NOW + SECOND;
+    clock::set_ahead(-(SECOND.cast_signed()));
+    run.observe(0, 2.0, later);
+    let second = run.save(later, later).unwrap();
+    let next = Run::new(2, declare(Function::Avg), later);
+    assert_eq!(next.restore([&first, &second], later), 1);
+    assert_eq!(next.counts(later)[0], (5.0, 7.5));
+}
+
+#[test]
+fn values_without_a_sum_continue() {
+    let run = Run::new(1, declare(Function::Count), NOW);
+    run.observe(0, f64::NAN, NOW);
+    let record = run.save(0, NOW).unwrap();
+    let next = Run::new(2, declare(Function::Count), NOW);
+    assert_eq!(next.restore([&record], NOW), 1);
+    assert_eq!(next.counts(NOW)[0].0, 2.5);
+}
+
+#[test]
+fn a_total_that_an_earlier_run_has_counted_counts_once() {
+    let point = |value, start, time| Point {
+        series: Arc::new(Series {
+            resource: Arc::default(),
+            scope: Arc::default(),
+            metric: Arc::new(Metric {
+                name: "x".into(),
+                description: "".into(),
+                unit: "".into(),
+                data: Data::Sum {
+                    monotonic: true,
+                    temporality: Temporality::Cumulative,
+                },
+                metadata: Attributes::default(),
+            }),
+            attributes: group("a"),
+        }),
+        start,
+        time,
+        value: Value::Int(value),
+        exemplars: Vec::new(),
+    };
+    let run = Run::new(1, declare(Function::Sum), NOW);
+    let begun = NOW - SECOND;
+    run.set.observe_all(&[point(100, begun, NOW)], NOW);
+    assert_eq!(run.counts(NOW)[0].1, 100.0);
+    let record = run.save(0, NOW).unwrap();
+    let later = NOW + 2 * SECOND;
+    let next = Run::new(2, declare(Function::Sum), later);
+    next.restore([&record], later);
+    // The first total after the restart is where increases begin.
+    next.set.observe_all(&[point(101, begun, later)], later);
+    assert_eq!(next.counts(later)[0].1, 100.0);
+    next.set
+        .observe_all(&[point(105, begun, later + SECOND)], later + SECOND);
+    assert_eq!(next.counts(later + SECOND)[0].1, 104.0);
+}
+
+#[test]
+fn an_expression_has_no_windows_to_save() {
+    let run = Run::new(1, declare(Function::Avg), NOW);
+    run.observe(0, 1.0, NOW);
+    assert!(run.save(0, NOW).is_some());
+    let mut declaration = declare(Function::Max);
+    declaration.across = Some(Across::Max);
+    let by_series = Run::new(1, declaration, NOW);
+    by_series.observe(0, 1.0, NOW);
+    assert_eq!(by_series.save(0, NOW), None);
 }
 
 #[test]

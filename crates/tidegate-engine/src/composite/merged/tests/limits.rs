@@ -332,7 +332,7 @@ fn borders_are_by_the_wall_clock_whatever_our_clock_says() {
     assert_eq!(taken, Ok(SubWindowOutcome::New));
     assert_eq!(reader.answers(NOW).remove(0).value, Some(1.0));
     let next = Observer::new(NOW);
-    observer.composite.save(0, NOW, &mut |attributes, saved, _| {
+    observer.composite.save(0, NOW, &mut |attributes, _, saved, _| {
         assert!(next.composite.restore(attributes, &saved, NOW));
     });
     assert_eq!(next.composite.read(NOW).remove(0).count, 1.0);

@@ -279,7 +279,7 @@ proptest! {
             now += ms * 1_000_000;
             if restarts {
                 let next = Observer::new(now);
-                restarted.composite.save(0, now, &mut |attributes, saved, _| {
+                restarted.composite.save(0, now, &mut |attributes, _, saved, _| {
                     assert!(next.composite.restore(attributes, &saved, now));
                 });
                 restarted = next;
