@@ -3,20 +3,22 @@
 //! Reads: a consumer begins with the last message of each subject. The engine asks for a batch at a time, so a slow state
 //! machine slows its own reads only.
 
-use std::collections::hash_map::RandomState;
-use std::collections::{HashSet, VecDeque};
+mod subjects;
+
+use std::collections::VecDeque;
 use std::fmt::Display;
-use std::hash::BuildHasher;
 use std::time::Duration;
 
 use async_nats::jetstream::consumer::{AckPolicy, Consumer, DeliverPolicy, pull};
 use async_nats::jetstream::stream::{ConsumerErrorKind, Stream};
 use async_nats::jetstream::{ErrorCode, Message};
-use futures_util::{StreamExt, TryStreamExt};
+use futures_util::future::{BoxFuture, OptionFuture};
+use futures_util::{FutureExt, StreamExt, TryStreamExt};
 use tidegate_cluster::{CallId, ReadScope, StoreError, StoreEvent, StoreReply};
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep_until};
 
+use self::subjects::SubjectCheck;
 use crate::codec::NatsMessage;
 use crate::link::NatsLink;
 use crate::shared::NatsShared;
@@ -105,57 +107,6 @@ fn consumer_config(cluster: &str, scope: ReadScope) -> pull::Config {
     }
 }
 
-/// The subjects that a read has not given yet, until it has given all once.
-///
-/// A new message of a subject takes the place of the one that the read was on its way to, and lies behind its goal. So a read
-/// that has reached its first goal may lack subjects. It has a total for each one only if it has given a message of each.
-/// Hashes of 64 bits stand for the texts.
-#[derive(Default)]
-struct SubjectCheck {
-    hasher: RandomState,
-    given: HashSet<u64>,
-    /// Listed subjects without a message, after the first goal.
-    missing: Option<HashSet<u64>>,
-    /// When the list was asked for, until the read has said that it is current as of then.
-    listed: Option<Instant>,
-    is_complete: bool,
-}
-
-impl SubjectCheck {
-    fn give(&mut self, subject: &str) {
-        if self.is_complete {
-            return;
-        }
-        let hash = self.hasher.hash_one(subject);
-        self.given.insert(hash);
-        if let Some(missing) = &mut self.missing {
-            missing.remove(&hash);
-        }
-        self.note_completion();
-    }
-
-    /// Takes the list of all subjects.
-    fn list(&mut self, subjects: impl IntoIterator<Item = String>, asked: Instant) {
-        self.listed = Some(asked);
-        let hashes = subjects.into_iter().map(|subject| self.hasher.hash_one(subject));
-        self.missing = Some(hashes.filter(|hash| !self.given.contains(hash)).collect());
-        self.note_completion();
-    }
-
-    /// Whether the last subject of a recent list has come. It is said once.
-    fn take_listed(&mut self, now: Instant) -> bool {
-        let listed = self.listed.take_if(|_| self.is_complete);
-        listed.is_some_and(|asked| now.duration_since(asked) <= MAX_ANSWER_AGE)
-    }
-
-    fn note_completion(&mut self) {
-        self.is_complete = self.missing.as_ref().is_some_and(HashSet::is_empty);
-        if self.is_complete {
-            self.given = HashSet::new();
-        }
-    }
-}
-
 /// A read on its way.
 struct BatchReader<'a> {
     stream: &'a Stream<()>,
@@ -169,7 +120,12 @@ struct BatchReader<'a> {
     given: u64,
     goal: ReadGoal,
     subjects: SubjectCheck,
+    /// The list of subjects that was asked for.
+    listing: Option<BoxFuture<'a, Result<SubjectList, String>>>,
 }
+
+/// The subjects that there are, and the time as of which a read that has given all of them is current.
+type SubjectList = (Vec<String>, Instant);
 
 /// What was pending at one moment. A read that has given that much is current as of then. What is pending now need not be
 /// zero at any time where many write.
@@ -225,17 +181,18 @@ impl<'a> BatchReader<'a> {
             given: 0,
             goal: ReadGoal::new(consumer.cached_info().num_pending, asked),
             subjects: SubjectCheck::default(),
+            listing: None,
         }
     }
 
     fn is_over(&self) -> bool {
-        self.scope == ReadScope::Retained && self.subjects.is_complete
+        self.scope == ReadScope::Retained && self.subjects.is_complete()
     }
 
     /// A read of everything ends with an error only.
     async fn run(mut self) -> Result<(), String> {
         loop {
-            self.report().await?;
+            self.report();
             if self.is_over() {
                 return Ok(());
             }
@@ -269,7 +226,16 @@ impl<'a> BatchReader<'a> {
                     if let Some(message) = waiting.pop_front() {
                         permit.send(self.take(&message, asked)?);
                     }
-                    self.report().await?;
+                    self.report();
+                    if self.is_over() {
+                        return Ok(());
+                    }
+                }
+                Some(list) = OptionFuture::from(self.listing.as_mut()) => {
+                    self.listing = None;
+                    let (list, asked) = list?;
+                    self.subjects.list(list, asked);
+                    self.report();
                     if self.is_over() {
                         return Ok(());
                     }
@@ -317,31 +283,27 @@ impl<'a> BatchReader<'a> {
     }
 
     /// Says that the read is current. While the state machine is slow, it does without.
-    async fn report(&mut self) -> Result<(), String> {
+    fn report(&mut self) {
         let is_reached = self.goal.reach(self.given, Instant::now());
-        if is_reached && !self.subjects.is_complete {
-            self.list_subjects().await?;
+        if is_reached && !self.subjects.is_complete() && self.listing.is_none() {
+            let filter = subject_filter(&self.shared.cluster, self.scope);
+            self.listing = Some(list_subjects(self.stream, filter, self.goal.asked).boxed());
         }
-        let is_listed = self.subjects.take_listed(Instant::now());
-        if (is_reached || is_listed) && self.subjects.is_complete && self.scope == ReadScope::Everything {
+        let is_listed = self.subjects.take_listed(Instant::now(), MAX_ANSWER_AGE);
+        let is_current = (is_reached && self.subjects.is_complete()) || is_listed;
+        if is_current && self.scope == ReadScope::Everything {
             let _ = self.events.try_send(StoreEvent::Current(self.id));
         }
-        Ok(())
     }
+}
 
-    /// Asks which subjects there are. A purge may remove some of a list, so each goal has a list of its own.
-    async fn list_subjects(&mut self) -> Result<(), String> {
-        let filter = subject_filter(&self.shared.cluster, self.scope);
-        let describe = |error: &dyn Display| format!("can't list the subjects: {error}");
-        let asked = Instant::now();
-        let subjects = self.stream.info_with_subjects(filter).await;
-        let subjects = subjects.map_err(|error| describe(&error))?;
-        let subjects: Vec<(String, usize)> =
-            subjects.try_collect().await.map_err(|error| describe(&error))?;
-        let subjects = subjects.into_iter().map(|(subject, _)| subject);
-        self.subjects.list(subjects, asked);
-        Ok(())
-    }
+/// Asks which subjects there are. A purge may remove some of a list, so each goal has a list of its own.
+async fn list_subjects(stream: &Stream<()>, filter: String, asked: Instant) -> Result<SubjectList, String> {
+    let describe = |error: &dyn Display| format!("can't list the subjects: {error}");
+    let subjects = stream.info_with_subjects(filter).await;
+    let subjects = subjects.map_err(|error| describe(&error))?;
+    let subjects = subjects.map_ok(|(subject, _)| subject).try_collect();
+    Ok((subjects.await.map_err(|error| describe(&error))?, asked))
 }
 
 #[cfg(test)]
@@ -358,33 +320,6 @@ mod tests {
         assert!(!goal.reach(4, soon), "it is said once");
         // The process was suspended: the answer waited in a buffer.
         assert!(!ReadGoal::new(3, asked).reach(3, late));
-    }
-
-    #[test]
-    fn a_read_is_complete_when_it_has_given_a_message_of_each_subject() {
-        let asked = Instant::now();
-        let list = || ["a", "b", "c"].map(str::to_owned);
-        let mut check = SubjectCheck::default();
-        check.give("a");
-        assert!(!check.is_complete, "there is no list yet");
-        check.list(list(), asked);
-        check.give("b");
-        check.give("b");
-        assert!(!check.is_complete && !check.take_listed(asked));
-        check.give("c");
-        assert!(check.is_complete && check.take_listed(asked));
-        assert!(!check.take_listed(asked), "it is said once");
-        // A purge has removed the last one of the first list.
-        let mut check = SubjectCheck::default();
-        check.list(list(), asked);
-        check.give("a");
-        check.give("b");
-        check.list(["a".to_owned(), "b".to_owned()], asked);
-        assert!(check.is_complete);
-        assert!(
-            !check.take_listed(asked + 2 * MAX_ANSWER_AGE),
-            "that was long ago"
-        );
     }
 
     #[test]

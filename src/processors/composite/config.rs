@@ -35,8 +35,8 @@ crate::options! {
         /// has matched no data.
         pub warn_after: Duration = Duration::from_secs(60),
         /// Id of the storage extension that preserves the windows across a restart. The processor writes new values
-        /// every second and at the stop. Unset: a restart begins empty windows. It always does so for gauges, and for
-        /// composites with `across` or `expr`.
+        /// every second and at the stop. Unset: a restart begins empty windows. It always does so for points of gauges,
+        /// and for composites with `expr` or with `across` other than `pool`.
         pub storage: Option<String> = None,
     }
     check = CompositeProcessorConfig::check

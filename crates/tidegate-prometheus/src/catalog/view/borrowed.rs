@@ -156,8 +156,8 @@ impl View {
     }
 
     /// Puts the samples of a page before those of the series that are here. It takes none of the last `lag_ms` and one interval
-    /// before the first sample of a series. The other replica may have been ahead by `lag_ms`, and a sample has the time of its
-    /// tick, which its value may be an interval younger than. So a counter does not fall.
+    /// before the first sample of a series, so that a counter does not fall. The other replica may have been ahead by `lag_ms`. A
+    /// sample has the time of its tick, and its value may be up to one interval younger.
     ///
     /// # Errors
     /// The request is not one, or a part of it is wrong. The series before that part have their samples.
