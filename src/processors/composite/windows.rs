@@ -85,7 +85,7 @@ impl WindowLog {
                 Arc::default(),
                 Some(state.clone()),
             );
-            opened.inspect(|_| state.settle())
+            opened.inspect(|_| state.restore_found())
         });
         let opened = opening.await.map_err(|error| context.error(error.to_string()))?;
         let (store, recovered) =
@@ -145,7 +145,7 @@ impl WindowLog {
 
 impl WindowState {
     /// Restores what was found. A second caller waits until that is done.
-    fn settle(&self) {
+    fn restore_found(&self) {
         let mut found = self.found.lock();
         if let Some(found) = found.take() {
             self.restored.store(found.restore(unix_now()), Relaxed);
@@ -180,7 +180,7 @@ impl State for WindowState {
 
     fn save(&self, between: &mut dyn FnMut()) -> Saving {
         // The log may want a snapshot as soon as it is open.
-        self.settle();
+        self.restore_found();
         // A record that is appended meanwhile has sub-windows that the snapshot has too: the later one counts.
         between();
         let bytes = self.set.save(self.run, 0, unix_now()).unwrap_or_default();
