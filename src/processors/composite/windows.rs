@@ -187,3 +187,70 @@ impl State for WindowState {
         Box::new(move |to| to.write_all(&bytes))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use tidegate_engine::{
+        Added, AttributeFilter, Attributes, Composite, Declaration, Distribution, FeedKind, Function,
+        Grouping, OnStale, Pattern,
+    };
+
+    use super::*;
+
+    fn set() -> Arc<CompositeSet> {
+        let declaration = Declaration {
+            name: "c".into(),
+            description: "".into(),
+            metric: Pattern::parse("x").unwrap(),
+            attributes: AttributeFilter::default(),
+            expression: None,
+            function: Function::Sum,
+            across: None,
+            window: Duration::from_mins(1),
+            quantiles: [].into(),
+            on_stale: OnStale::Error,
+            grouping: Grouping::by(["model"]),
+            max_groups: 10,
+            lease: None,
+        };
+        Arc::new(CompositeSet::new(vec![Arc::new(Composite::new(declaration))]))
+    }
+
+    #[test]
+    fn a_snapshot_at_the_start_has_what_earlier_runs_saved() {
+        let (earlier, now) = (set(), unix_now());
+        let composite = &earlier.list()[0];
+        let feed = composite.feed("x", &Attributes::default(), FeedKind::Observations, now);
+        let added = Added {
+            count: 1.0,
+            sum: 7.0,
+            min: 7.0,
+            max: 7.0,
+            last: 7.0,
+            distribution: Distribution::Last,
+        };
+        composite.add(&feed, now, &added);
+        let record = earlier.save(1, 0, now).unwrap();
+
+        let log = WindowLog::new("file_storage".to_owned(), "composite".into(), set());
+        log.state.replay(&record);
+        let mut snapshot = Vec::new();
+        State::save(&*log.state, &mut || ())(&mut snapshot).unwrap();
+        let next = set();
+        let mut saved = SavedWindows::new(next.clone());
+        saved.load(&snapshot, unix_now()).unwrap();
+        assert_eq!(saved.restore(unix_now()), 1);
+        assert_eq!(next.list()[0].read(unix_now())[0].sum, 7.0);
+    }
+
+    #[test]
+    fn bytes_of_another_version_and_empty_snapshots_restore_nothing() {
+        let log = WindowLog::new("file_storage".to_owned(), "composite".into(), set());
+        log.state.restore(&[]);
+        log.state.replay(&[255]);
+        log.state.restore_found();
+        assert_eq!(log.state.restored.load(Relaxed), 0);
+    }
+}
