@@ -137,7 +137,7 @@ fn deltas_add_up_over_a_kill() -> bool {
     wait_until(SOON, "both destinations have all increases", || {
         sum(&replicas[0]) + sum(&replicas[1]) == 3.0 * TOTAL
     });
-    assert_eq!(handovers(&follower), 1.0);
+    wait_until(SOON, "the handover is counted", || handovers(&follower) == 1.0);
     wait_until(SOON, "the new leader counts its items", || {
         let [entered, delivered, dropped] = exported(&follower);
         delivered == replicas[other].sink.points().len() as f64 && entered >= delivered + dropped
