@@ -15,6 +15,7 @@ pub mod memory_limiter;
 pub mod resource;
 mod select;
 mod sources;
+mod state_log;
 #[cfg(test)]
 mod testing;
 

@@ -12,16 +12,17 @@
 //! | 8 | time of the absorption, nanoseconds since 1970 |
 //! | | the batch |
 
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::{Buf, Bytes};
 use smallvec::SmallVec;
 use tidegate_engine::{Events, UnixNanos, clock};
-use tidegate_wal::{Append, Done, Joins, Purpose, Saving, Share, State, Store};
+use tidegate_wal::{Append, Done, Joins, Purpose, Saving, Share, State};
 use tokio::sync::oneshot;
 use tracing::{info, warn};
 
+use super::super::state_log::{NoSpace, StateLog};
 use super::absorber::Absorber;
 use crate::batch::{Batch, Encoded, Payload, Signal};
 use crate::component::{ComponentError, Context, Flow, Ledger, PushAnswer, Reason, Refused, unix_now};
@@ -32,17 +33,10 @@ const RETRY_AFTER: Duration = Duration::from_secs(1);
 const REQUEST: u8 = 1;
 const EVENTS: u8 = 2;
 
-/// The overhead of a record and of the head of its payload, in bytes.
-const RECORD_BYTES: u64 = 256;
-
 /// The log of one table.
 pub(super) struct Journal {
-    /// The id of the storage extension.
-    storage: String,
-    /// The processor in this pipeline, which names the directory and appears in messages.
-    owner: Arc<str>,
+    log: StateLog,
     state: Arc<JournaledState>,
-    store: OnceLock<Store>,
 }
 
 /// The state that the log restores, replays into and snapshots.
@@ -54,64 +48,34 @@ struct JournaledState {
 impl Journal {
     pub(super) fn new(storage: String, absorber: Arc<Absorber>, ledger: Arc<Ledger>) -> Self {
         Self {
-            storage,
-            owner: absorber.table.owner().clone(),
+            log: StateLog::new(storage, absorber.table.owner().clone()),
             state: Arc::new(JournaledState { absorber, ledger }),
-            store: OnceLock::new(),
         }
     }
 
     /// Restores the state that a previous run left.
     pub(super) async fn open(&self, context: &Context) -> Result<(), ComponentError> {
-        let storage = context.storage("storage", &self.storage)?;
-        let (owner, directory) = (self.owner.clone(), storage.directory_of(&self.owner));
-        let shown = directory.display().to_string();
-        let state = self.state.clone();
-        let opening = tokio::task::spawn_blocking(move || {
-            let quota = storage.quota.clone();
-            Store::open(
-                owner,
-                &directory,
-                &storage.rules,
-                quota,
-                Arc::default(),
-                Some(state),
-            )
-        });
-        let opened = opening.await.map_err(|error| context.error(error.to_string()))?;
-        let (store, recovered) =
-            opened.map_err(|error| context.error(format!("storage: `{shown}`: {error}")))?;
-        recovered.report_damage(&self.owner);
+        self.log.open(context, self.state.clone()).await?;
         let series = self.state.absorber.table.len();
-        info!(component = &*self.owner, series, "the state is restored");
-        // The journal starts only once.
-        let _ = self.store.set(store);
+        info!(component = &**self.log.owner(), series, "the state is restored");
         Ok(())
     }
 
     /// Writes pending records and a snapshot, and closes the log.
-    pub(super) async fn close(self: Arc<Self>) {
-        let closing = tokio::task::spawn_blocking(move || self.store.get().map(Store::close));
-        if closing.await.is_err() {
-            warn!("closing the journal panicked (a bug)");
-        }
+    pub(super) async fn close(&self) {
+        self.log.close().await;
     }
 
     /// Reserves disk space.
     pub(super) fn admit(&self, batch: &Batch, flow: &mut Flow) -> Result<(), Refused> {
-        let bytes = batch.bytes() as u64 + RECORD_BYTES;
-        let refuse = |why| Refused::busy(format!("{}: storage: {why}", self.owner), RETRY_AFTER);
-        let store = self.store.get().ok_or_else(|| refuse("not open"))?;
-        match store.reserve(bytes) {
-            Ok(Some(share)) => {
+        let owner = self.log.owner();
+        match self.log.reserve(batch.bytes() as u64) {
+            Ok(share) => {
                 flow.keep_permit(self.number(), share);
                 Ok(())
             }
-            Ok(None) => Err(refuse("full, or it fails")),
-            Err(_) => Err(Refused::too_large(format!(
-                "{}: storage: {bytes} bytes are more than it may hold",
-                self.owner
-            ))),
+            Err(why @ NoSpace::TooLarge(_)) => Err(Refused::too_large(format!("{owner}: storage: {why}"))),
+            Err(why) => Err(Refused::busy(format!("{owner}: storage: {why}"), RETRY_AFTER)),
         }
     }
 
@@ -124,7 +88,7 @@ impl Journal {
             return rest;
         }
         let items = batch.items() - passes;
-        let Some(store) = self.store.get() else {
+        let Some(store) = self.log.store() else {
             self.state.ledger.drop_items(Reason::Shutdown, items);
             return rest;
         };

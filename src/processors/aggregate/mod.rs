@@ -125,7 +125,7 @@ impl Lifecycle for Aggregate {
 
     async fn stop(&self, deadline: Instant) {
         // The last emission includes the held state.
-        if let Some(journal) = self.journal.clone() {
+        if let Some(journal) = &self.journal {
             journal.close().await;
         }
         self.ticker.stop(deadline).await;

@@ -263,7 +263,7 @@ impl Lifecycle for Composites {
 
     async fn stop(&self, deadline: Instant) {
         self.ticker.stop(deadline).await;
-        if let Some(windows) = self.windows.clone() {
+        if let Some(windows) = &self.windows {
             windows.close().await;
         }
         let shared = &self.base.shared;

@@ -5,32 +5,26 @@
 //! Every second, the sub-windows with new values are appended to a log. The log's thread writes all windows as a snapshot
 //! when the log has grown, and at the stop. A restart takes up what still lies in the windows.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
-use std::sync::{Arc, OnceLock};
 
 use parking_lot::Mutex;
 use smallvec::smallvec;
 use tidegate_engine::{CompositeSet, SavedWindows, UnixNanos, clock};
-use tidegate_wal::{Append, Done, Joins, Purpose, Saving, State, Store};
+use tidegate_wal::{Append, Done, Joins, Purpose, Saving, State};
 use tracing::{info, warn};
 
+use super::super::state_log::StateLog;
 use crate::batch::Signal;
 use crate::component::{ComponentError, Context, unix_now};
 
 /// A value is added at most this long after its arrival, in nanoseconds (1 s).
 const LATENESS_NS: u64 = 1_000_000_000;
 
-/// The overhead of a record, in bytes.
-const RECORD_BYTES: u64 = 256;
-
 /// The log of the windows of one processor.
 pub(super) struct WindowLog {
-    /// The id of the storage extension.
-    storage: String,
-    /// The processor in this pipeline, which names the directory and appears in messages.
-    owner: Arc<str>,
+    log: StateLog,
     state: Arc<WindowState>,
-    store: OnceLock<Store>,
     /// Sub-windows that end before this are in the log (by our clock).
     saved_until: AtomicU64,
 }
@@ -61,46 +55,30 @@ impl WindowLog {
             set,
         };
         Self {
-            storage,
-            owner,
+            log: StateLog::new(storage, owner),
             state: Arc::new(state),
-            store: OnceLock::new(),
             saved_until: AtomicU64::new(now),
         }
     }
 
     /// Restores the windows that previous runs left.
     pub(super) async fn open(&self, context: &Context) -> Result<(), ComponentError> {
-        let storage = context.storage("storage", &self.storage)?;
-        let (owner, directory) = (self.owner.clone(), storage.directory_of(&self.owner));
-        let shown = directory.display().to_string();
+        self.log.open(context, self.state.clone()).await?;
         let state = self.state.clone();
-        let opening = tokio::task::spawn_blocking(move || {
-            let (rules, quota) = (&storage.rules, storage.quota.clone());
-            let opened = Store::open(
-                owner,
-                &directory,
-                rules,
-                quota,
-                Arc::default(),
-                Some(state.clone()),
-            );
-            opened.inspect(|_| state.restore_found())
-        });
-        let opened = opening.await.map_err(|error| context.error(error.to_string()))?;
-        let (store, recovered) =
-            opened.map_err(|error| context.error(format!("storage: `{shown}`: {error}")))?;
-        recovered.report_damage(&self.owner);
-        let groups = self.state.restored.load(Relaxed);
-        info!(component = &*self.owner, groups, "the windows are restored");
-        // The log starts only once.
-        let _ = self.store.set(store);
+        let restoring = tokio::task::spawn_blocking(move || state.restore_found());
+        let groups = restoring
+            .await
+            .map_err(|error| context.error(error.to_string()))?;
+        info!(
+            component = &**self.log.owner(),
+            groups, "the windows are restored"
+        );
         Ok(())
     }
 
     /// Appends the sub-windows with new values. Gives the reason why they are not on disk.
     pub(super) fn save(&self, now: UnixNanos) -> Option<String> {
-        let store = self.store.get()?;
+        let store = self.log.store()?;
         let failure = self.state.failure.lock().take();
         if failure.is_some() {
             // What the failed record had is part of the next one. 0 would include what is restored.
@@ -110,46 +88,42 @@ impl WindowLog {
         let Some(bytes) = self.state.set.save(self.state.run, since, now) else {
             return failure;
         };
-        match store.reserve(bytes.len() as u64 + RECORD_BYTES) {
-            Ok(Some(share)) => {
-                let state = self.state.clone();
-                store.append(Append {
-                    tag: Signal::Metrics as u8,
-                    items: 1,
-                    payload: smallvec![bytes.into()],
-                    purpose: Purpose::State,
-                    done: Some(Done(Box::new(move |kept| {
-                        if let Err(why) = kept {
-                            *state.failure.lock() = Some(why);
-                        }
-                    }))),
-                    share: Some(share),
-                });
-                // A value may come a moment after its time.
-                self.saved_until.store(now.saturating_sub(LATENESS_NS), Relaxed);
-                failure
-            }
-            Ok(None) => Some("full, or it fails".to_owned()),
-            Err(_) => Some(format!("{} bytes are more than it may hold", bytes.len())),
-        }
+        let share = match self.log.reserve(bytes.len() as u64) {
+            Ok(share) => share,
+            Err(why) => return Some(why.to_string()),
+        };
+        let state = self.state.clone();
+        store.append(Append {
+            tag: Signal::Metrics as u8,
+            items: 1,
+            payload: smallvec![bytes.into()],
+            purpose: Purpose::State,
+            done: Some(Done(Box::new(move |kept| {
+                if let Err(why) = kept {
+                    *state.failure.lock() = Some(why);
+                }
+            }))),
+            share: Some(share),
+        });
+        // A value may come a moment after its time.
+        self.saved_until.store(now.saturating_sub(LATENESS_NS), Relaxed);
+        failure
     }
 
     /// Writes a snapshot of all windows, and closes the log.
-    pub(super) async fn close(self: Arc<Self>) {
-        let closing = tokio::task::spawn_blocking(move || self.store.get().map(Store::close));
-        if closing.await.is_err() {
-            warn!("closing the log of windows panicked (a bug)");
-        }
+    pub(super) async fn close(&self) {
+        self.log.close().await;
     }
 }
 
 impl WindowState {
-    /// Restores what was found. A second caller waits until that is done.
-    fn restore_found(&self) {
+    /// Restores what was found, once. Gives the number of restored groups. A second caller waits until that is done.
+    fn restore_found(&self) -> usize {
         let mut found = self.found.lock();
         if let Some(found) = found.take() {
             self.restored.store(found.restore(unix_now()), Relaxed);
         }
+        self.restored.load(Relaxed)
     }
 
     fn load(&self, saved: &[u8]) {
@@ -190,31 +164,16 @@ impl State for WindowState {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
+    use tidegate_engine::{Added, Attributes, Composite, Distribution, FeedKind};
 
-    use tidegate_engine::{
-        Added, AttributeFilter, Attributes, Composite, Declaration, Distribution, FeedKind, Function,
-        Grouping, OnStale, Pattern,
-    };
-
+    use super::super::config::CompositeProcessorConfig;
     use super::*;
+    use crate::component::testing::settings;
 
     fn set() -> Arc<CompositeSet> {
-        let declaration = Declaration {
-            name: "c".into(),
-            description: "".into(),
-            metric: Pattern::parse("x").unwrap(),
-            attributes: AttributeFilter::default(),
-            expression: None,
-            function: Function::Sum,
-            across: None,
-            window: Duration::from_mins(1),
-            quantiles: [].into(),
-            on_stale: OnStale::Error,
-            grouping: Grouping::by(["model"]),
-            max_groups: 10,
-            lease: None,
-        };
+        let yaml = "composites: [{name: c, metric: x, function: sum, window: 1m, by: [model]}]";
+        let config: Arc<CompositeProcessorConfig> = settings::<CompositeProcessorConfig>(yaml).get();
+        let declaration = config.composites[0].declaration(&Arc::default()).unwrap();
         Arc::new(CompositeSet::new(vec![Arc::new(Composite::new(declaration))]))
     }
 
@@ -250,7 +209,6 @@ mod tests {
         let log = WindowLog::new("file_storage".to_owned(), "composite".into(), set());
         log.state.restore(&[]);
         log.state.replay(&[255]);
-        log.state.restore_found();
-        assert_eq!(log.state.restored.load(Relaxed), 0);
+        assert_eq!(log.state.restore_found(), 0);
     }
 }
