@@ -133,7 +133,7 @@ impl Composite {
         let is_sketched = self.declaration.is_sketched();
         let (_, has_room) = self.within(attributes, |group| group.restore(start, saved, is_sketched, now));
         if has_room {
-            self.restored_until.fetch_max(saved.end, Relaxed);
+            self.inputs.restored_until.fetch_max(saved.end, Relaxed);
             self.version.fetch_add(1, Relaxed);
         } else {
             self.room.note_point_without_room(now);

@@ -257,9 +257,6 @@ pub struct Composite {
     #[cfg(feature = "tables")]
     inputs: observe::Inputs,
     version: AtomicU64,
-    /// The end of the windows that earlier runs saved, by the wall clock; 0: there are none.
-    #[cfg(feature = "tables")]
-    restored_until: AtomicU64,
     room: GroupLimits,
     computed: expression::Computed,
     published: published::Published,
@@ -293,8 +290,6 @@ impl Composite {
             #[cfg(feature = "tables")]
             inputs: observe::Inputs::new(max_streams),
             version: AtomicU64::new(0),
-            #[cfg(feature = "tables")]
-            restored_until: AtomicU64::new(0),
             room: GroupLimits::new(max_streams),
             computed: expression::Computed::default(),
             published: published::Published::default(),

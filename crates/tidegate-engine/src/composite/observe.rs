@@ -38,6 +38,8 @@ pub(super) struct Inputs {
     points: Mutex<KeyMap<Arc<PointSource>>>,
     sources: Mutex<HashMap<SourceId, SourceKinds>>,
     anomalies: TimestampAnomalies,
+    /// The end of the windows that earlier runs saved, by the wall clock; 0: there are none.
+    pub(super) restored_until: AtomicU64,
 }
 
 impl Inputs {
@@ -47,6 +49,7 @@ impl Inputs {
             points: Mutex::default(),
             sources: Mutex::default(),
             anomalies: TimestampAnomalies::default(),
+            restored_until: AtomicU64::new(0),
         }
     }
 

@@ -364,4 +364,4 @@ impl WindowReading<'_> {
 }
 
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;

@@ -112,7 +112,7 @@ impl Composite {
     fn is_history(&self, sample: &PointSample<'_>, data: Data, now: UnixNanos) -> bool {
         let cumulative = !is_level(data) && data.temporality() == Temporality::Cumulative;
         // What an earlier run has counted is in the restored window.
-        let begin = clock::wall(self.cut.begin(now)).max(self.restored_until.load(Relaxed));
+        let begin = clock::wall(self.cut.begin(now)).max(self.inputs.restored_until.load(Relaxed));
         cumulative && (sample.start == 0 || sample.start < begin)
     }
 

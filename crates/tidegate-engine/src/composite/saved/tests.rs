@@ -7,9 +7,10 @@ use std::time::Duration;
 use proptest::prelude::*;
 
 use super::*;
+use crate::composite::merged;
 use crate::{
-    Across, Added, AttributeFilter, Data, Distribution, Feed, FeedKind, Freshness, Function, Metric, OnStale,
-    Pattern, Point, Series, Temporality, clock,
+    Across, Added, AttributeFilter, Data, Distribution, Feed, FeedKind, Freshness, Function, Metric, Pattern,
+    Point, Series, Temporality, clock,
 };
 
 const SECOND: u64 = 1_000_000_000;
@@ -17,20 +18,10 @@ const NOW: UnixNanos = 1_700_000_000 * SECOND;
 
 fn declare(function: Function) -> Declaration {
     Declaration {
-        name: "c".into(),
-        description: "".into(),
-        metric: Pattern::parse("x").unwrap(),
-        attributes: AttributeFilter::default(),
-        expression: None,
-        function,
-        across: None,
-        window: Duration::from_secs(10),
-        quantiles: [0.5, 0.99].into(),
-        on_stale: OnStale::Error,
-        grouping: Grouping::by(["model"]),
         max_groups: 10,
         // No source is stale: answers of stale groups have no statistics.
         lease: Some(Duration::from_hours(1)),
+        ..merged::tests::declare(function)
     }
 }
 

@@ -18,7 +18,7 @@ const NOW: UnixNanos = 1_700_000_000 * SECOND;
 const LENGTH: u64 = SECOND;
 const WINDOW: u64 = 10 * SECOND;
 
-fn declare(function: Function) -> Declaration {
+pub(in crate::composite) fn declare(function: Function) -> Declaration {
     Declaration {
         name: "c".into(),
         description: "".into(),
