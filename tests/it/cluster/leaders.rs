@@ -98,7 +98,7 @@ fn deltas_add_up_over_a_kill() -> bool {
     let replicas = replicas();
     let peers = replicas[0].peers;
     let gateways = [0, 1].map(|index| replicas[index].start_with(peers[index], "delta"));
-    // What a series has counted before the first leader is no increase.
+    // The first leader does not export what a series has counted before.
     let leader = leader_of(&gateways);
     let other = 1 - leader;
     let producer = Producer::start(peers);

@@ -18,7 +18,7 @@ use tokio::time::Instant;
 pub(super) struct SubjectCheck {
     hasher: RandomState,
     given: HashSet<u64>,
-    /// Listed subjects without a message; `None`: there is no list yet.
+    /// Listed subjects without a message; `None`: the list has not come yet.
     missing: Option<HashSet<u64>>,
     /// When the goal of the list was asked for, until the read has said that it is current as of then.
     listed: Option<Instant>,
@@ -76,7 +76,7 @@ mod tests {
         let list = || ["a", "b", "c"].map(str::to_owned);
         let mut check = SubjectCheck::default();
         check.give("a");
-        assert!(!check.is_complete(), "there is no list yet");
+        assert!(!check.is_complete(), "the list has not come yet");
         check.list(list(), asked);
         check.give("b");
         check.give("b");
