@@ -66,6 +66,16 @@ impl Run {
         samples.first().map(|sample| sample.value)
     }
 
+    /// The state and the count of the group, as the JSON of composites shows them.
+    fn shown(&self) -> (String, f64) {
+        let page = http::get(self.api.port(), "/api/v1/composites/done")
+            .expect("a page")
+            .json();
+        let group = &page[0];
+        let state = group["state"].as_str().unwrap_or_default();
+        (state.to_owned(), group["count"].as_f64().unwrap_or_default())
+    }
+
     fn stored_bytes(&self) -> f64 {
         self.gateway.own_metric("tidegate_storage_bytes", &["component="])
     }
@@ -81,8 +91,14 @@ fn windows_continue_after_a_stop_and_after_a_kill() {
 
     let mut run = start(storage.path(), "work");
     run.gateway.wait_for_log("the windows are restored");
+    assert_eq!(
+        run.shown(),
+        ("partial".to_owned(), 3.0),
+        "no source has reported yet"
+    );
     run.send(10);
     assert_eq!(run.value(), Some(16.0));
+    assert_eq!(run.shown(), ("fresh".to_owned(), 4.0));
     let before = run.stored_bytes();
     run.send(100);
     wait_until(SOON, "the window is on disk", || run.stored_bytes() > before);
