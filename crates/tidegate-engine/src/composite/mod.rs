@@ -34,23 +34,21 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, RwLock};
 use std::time::Duration;
 
-pub use across::Across;
 #[cfg(feature = "tables")]
-pub use export::Unshareable;
+pub use self::{
+    export::Unshareable,
+    merged::{
+        MergedWindows, ProducerRun, SubWindowOutcome, SubWindowRefused, WindowMergeLimits, WindowRefusals,
+    },
+    observe::CompositeSet,
+    saved::SavedWindows,
+    sub_window::SubWindow,
+};
+pub use across::Across;
 pub use expression::{DataQuality, Evaluated, Expression};
 pub use feed::{Added, Distribution, Feed, FeedKind};
 use group_limits::GroupLimits;
 use groups::{Groups, SharedGroup};
-#[cfg(feature = "tables")]
-pub use merged::{
-    MergedWindows, ProducerRun, SubWindowOutcome, SubWindowRefused, WindowMergeLimits, WindowRefusals,
-};
-#[cfg(feature = "tables")]
-pub use observe::CompositeSet;
-#[cfg(feature = "tables")]
-pub use saved::SavedWindows;
-#[cfg(feature = "tables")]
-pub use sub_window::SubWindow;
 pub use threshold::{Direction, Hysteresis, Threshold};
 use window::Cut;
 
