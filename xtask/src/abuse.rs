@@ -24,5 +24,5 @@ fn harness(binaries: &Path, arguments: &[String]) -> Outcome {
         .arg(binaries.join("tidegate"))
         .arg("abuse")
         .arg(process::target().join("abuse"));
-    process::stream(harness.args(arguments))
+    process::last_words(harness.args(arguments))
 }

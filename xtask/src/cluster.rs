@@ -61,5 +61,5 @@ fn run(profile: &str, output: &Path, arguments: &[&str]) -> Outcome {
         .arg(jars)
         .arg("--prometheus")
         .arg(prometheus);
-    process::stream(harness.args(arguments))
+    process::last_words(harness.args(arguments))
 }

@@ -2,8 +2,9 @@
 
 //! Child processes: run to the end, with their output in the error when they fail.
 
+use std::collections::VecDeque;
 use std::ffi::OsStr;
-use std::io;
+use std::io::{self, BufRead, BufReader};
 use std::path::PathBuf;
 use std::process::{Command, ExitStatus, Output, Stdio};
 use std::thread;
@@ -12,6 +13,9 @@ use std::time::Duration;
 /// Downloads fail now and then: three tries, a little apart, and then it's no accident.
 const ATTEMPTS: u32 = 3;
 pub(crate) const PAUSE: Duration = Duration::from_secs(3);
+
+/// Of what a command says at the end, in its error.
+const LAST_LINES: usize = 20;
 
 /// Variables that `cargo run` and `cargo test` set for their child. A `cargo` started below must not see them:
 /// build scripts that watch them (ring's does) would build again.
@@ -49,6 +53,27 @@ pub(crate) fn run(command: &mut Command) -> Result<(), String> {
 pub(crate) fn stream(command: &mut Command) -> Result<(), String> {
     let status = command.status();
     ended(command, status)
+}
+
+/// Runs `command` with our own standard output. What it says at the end on standard error is in our error too: thousands of
+/// lines may lie between it and the end of a log.
+///
+/// # Errors
+/// The command line, how it ended, and the last lines of its standard error.
+pub(crate) fn last_words(command: &mut Command) -> Result<(), String> {
+    let started = command.stderr(Stdio::piped()).spawn();
+    let mut child = started.map_err(|error| format!("{}: {error}", line(command)))?;
+    let mut last = VecDeque::new();
+    let said = child.stderr.take().into_iter();
+    let said = said.flat_map(|said| BufReader::new(said).lines().map_while(Result::ok));
+    for line in said {
+        eprintln!("{line}");
+        last.truncate(LAST_LINES - 1);
+        last.push_front(line);
+    }
+    let ended = ended(command, child.wait());
+    let last: Vec<String> = last.into_iter().rev().collect();
+    ended.map_err(|error| format!("{error}\n{}", last.join("\n")))
 }
 
 /// How a command ended.
@@ -135,7 +160,7 @@ fn tail(output: &Output) -> String {
     let text = [&output.stdout[..], &output.stderr[..]].concat();
     let text = String::from_utf8_lossy(&text);
     let lines: Vec<&str> = text.lines().collect();
-    lines[lines.len().saturating_sub(20)..].join("\n")
+    lines[lines.len().saturating_sub(LAST_LINES)..].join("\n")
 }
 
 #[cfg(test)]
@@ -145,7 +170,14 @@ mod tests {
 
     #[test]
     fn a_failure_names_the_command_its_status_and_its_last_words() {
-        let error = run(Command::new("sh").args(["-c", "echo out; echo err >&2; exit 7"]));
+        let command = || {
+            let mut command = Command::new("sh");
+            command.args(["-c", "echo out; echo err >&2; exit 7"]);
+            command
+        };
+        let last = last_words(&mut command()).expect_err("it exits with 7");
+        assert!(last.ends_with("exit status: 7\nerr"), "{last}");
+        let error = run(&mut command());
         let error = error.expect_err("it exits with 7");
         for part in ["sh -c", "exit status: 7", "out", "err"] {
             assert!(error.contains(part), "{part} is missing in {error}");

@@ -36,8 +36,6 @@ const QUERY: Duration = Duration::from_millis(200);
 const SCALER: Duration = Duration::from_millis(500);
 /// Between two looks at memory.
 const LOOK: Duration = Duration::from_millis(20);
-/// The longest wait for an answer.
-const PATIENCE: Duration = Duration::from_secs(5);
 /// An honest push that takes longer counts as not accepted.
 const LATE: Duration = Duration::from_secs(1);
 /// A gateway that takes more is ended, so that the machine is not, in MiB.
@@ -57,6 +55,8 @@ pub(super) struct Observations {
     pub(super) pushes: Vec<Try>,
     pub(super) health: Vec<Try>,
     pub(super) queries: Vec<Try>,
+    /// The first failures of probes, of health and of queries.
+    pub(super) why: Vec<String>,
     /// The final value of the honest counter: pushes that were accepted.
     pub(super) total: u64,
     /// Honest pushes that were refused, or of which the answer is not known.
@@ -108,12 +108,12 @@ pub(super) fn beside<T: Send>(
         over: AtomicBool::new(false),
     };
     let seen = Mutex::new(Observations::default());
-    let (now, seen_by) = (&now, &seen);
+    let (now, seen_by, deadline) = (&now, &seen, field.deadline());
     let of = |update: &dyn Fn(&mut Observations)| update(&mut seen_by.lock());
     let of = &of;
     let given = thread::scope(|scope| {
         scope.spawn(move || {
-            let honest = Honest::new(field.ports.otlp, headers).run(now);
+            let honest = Honest::new(field, headers).run(now);
             of(&|seen| {
                 seen.pushes.clone_from(&honest.pushes);
                 (seen.total, seen.refused, seen.unanswered) =
@@ -121,18 +121,32 @@ pub(super) fn beside<T: Send>(
             });
         });
         scope.spawn(move || {
-            let health = probes(now, HEALTH, || answers(field.ports.health, "/"));
-            of(&|seen| seen.health.clone_from(&health));
+            let (health, why) = probes(now, HEALTH, || answers(field.ports.health, deadline, "/"));
+            of(&|seen| {
+                seen.health.clone_from(&health);
+                seen.why.extend(why.clone());
+            });
         });
         if role == AttackedProgram::Tidegate {
             scope.spawn(move || {
-                let queries = probes(now, QUERY, || answers(field.ports.admin, "/api/v1/query?query=1"));
-                of(&|seen| seen.queries.extend(&queries));
+                let (queries, why) = probes(now, QUERY, || {
+                    answers(field.ports.admin, deadline, "/api/v1/query?query=1")
+                });
+                of(&|seen| {
+                    seen.queries.extend(&queries);
+                    seen.why.extend(why.clone());
+                });
             });
             scope.spawn(move || {
                 let mut scaler = Scaler::new(field.ports.admin);
-                let queries = probes(now, SCALER, || scaler.as_mut().is_ok_and(Scaler::answers));
-                of(&|seen| seen.queries.extend(&queries));
+                let (queries, why) = probes(now, SCALER, || match &mut scaler {
+                    Ok(scaler) => scaler.answers(deadline),
+                    Err(error) => Err(error.to_string().into()),
+                });
+                of(&|seen| {
+                    seen.queries.extend(&queries);
+                    seen.why.extend(why.clone());
+                });
             });
         }
         scope.spawn(move || {
@@ -154,30 +168,38 @@ pub(super) fn beside<T: Send>(
     (given, seen.into_inner())
 }
 
-/// Tries something again and again.
-fn probes(now: &Now, every: Duration, mut answers: impl FnMut() -> bool) -> Vec<Try> {
-    let mut tries = Vec::new();
+/// Tries something again and again; also why it failed the first time.
+fn probes(
+    now: &Now,
+    every: Duration,
+    mut answers: impl FnMut() -> Result<(), BenchError>,
+) -> (Vec<Try>, Option<String>) {
+    let (mut tries, mut why) = (Vec::new(), None);
     while now.goes_on() {
         let at = Instant::now();
-        let went_well = answers();
+        let answer = answers();
         tries.push(Try {
             at,
             took: at.elapsed(),
-            went_well,
+            went_well: answer.is_ok(),
         });
+        why = why.or(answer.err().map(|error| error.to_string()));
         thread::sleep(every.saturating_sub(at.elapsed()));
     }
-    tries
+    (tries, why)
 }
 
-/// Whether a path is answered with 200, on a connection of its own as those of kubelets are.
-fn answers(port: u16, path: &str) -> bool {
-    wire::once(HONEST, port, PATIENCE, &wire::get(path)).is_ok_and(|answer| answer.status == 200)
+/// Demands that a path is answered with 200, on a connection of its own as those of kubelets are.
+fn answers(port: u16, deadline: Duration, path: &str) -> Result<(), BenchError> {
+    match wire::once(HONEST, port, deadline, &wire::get(path))?.status {
+        200 => Ok(()),
+        status => Err(format!("{path} is answered with {status}").into()),
+    }
 }
 
 /// A sender of gauges and of a counter that counts its own pushes; it obeys the answers.
 struct Honest<'a> {
-    port: u16,
+    field: &'a AttackedGateway,
     headers: &'a str,
     began: u64,
     stream: Option<BufReader<TcpStream>>,
@@ -233,9 +255,9 @@ fn counted(began: u64, time: u64, total: u64) -> NumberDataPoint {
 }
 
 impl<'a> Honest<'a> {
-    fn new(port: u16, headers: &'a str) -> Self {
+    fn new(field: &'a AttackedGateway, headers: &'a str) -> Self {
         Self {
-            port,
+            field,
             headers,
             began: now_ns(),
             stream: None,
@@ -286,7 +308,10 @@ impl<'a> Honest<'a> {
         let headers = wire::protobuf("") + self.headers;
         let stream = match &mut self.stream {
             Some(stream) => stream,
-            none => none.insert(BufReader::new(wire::connected(HONEST, self.port, PATIENCE)?)),
+            none => {
+                let (port, deadline) = (self.field.ports.otlp, self.field.deadline());
+                none.insert(BufReader::new(wire::connected(HONEST, port, deadline)?))
+            }
         };
         wire::exchange(stream, &wire::post("/v1/metrics", &headers, &body))
     }
@@ -319,17 +344,17 @@ impl Scaler {
         })
     }
 
-    fn answers(&mut self) -> bool {
+    fn answers(&mut self, deadline: Duration) -> Result<(), BenchError> {
         const METHOD: &str = "/externalscaler.ExternalScaler/GetMetrics";
         let (grpc, request) = (&mut self.grpc, self.request.clone());
         self.runtime.block_on(async {
             let call = async {
-                grpc.ready().await.ok()?;
+                grpc.ready().await?;
                 let method = PathAndQuery::from_static(METHOD);
-                grpc.unary(tonic::Request::new(request), method, Raw).await.ok()
+                grpc.unary(tonic::Request::new(request), method, Raw).await?;
+                Ok(())
             };
-            let answer = tokio::time::timeout(PATIENCE, call).await;
-            answer.is_ok_and(|answer| answer.is_some())
+            tokio::time::timeout(deadline, call).await?
         })
     }
 }

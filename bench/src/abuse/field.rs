@@ -258,6 +258,11 @@ impl AttackedGateway {
         self.pick(Duration::from_secs(30), Duration::from_secs(3))
     }
 
+    /// How long a client waits for an answer that must come. A small attack checks no times: others use the machine too.
+    pub(super) fn deadline(&self) -> Duration {
+        self.pick(Duration::from_secs(10), SMALL_DEADLINE)
+    }
+
     /// Does something repeatedly on `threads` threads, as long as an attack lasts and at least once; `act` gets
     /// the number of its thread and of its calls so far.
     pub(super) fn crowd(&self, threads: usize, act: impl Fn(usize, usize) + Sync) {
@@ -289,13 +294,18 @@ impl AttackedGateway {
 
     /// Sends a remote write on a connection of its own; `headers` say of which version.
     pub(super) fn write(&self, headers: &str, packed: &[u8], samples: u64, tally: &Tally) {
-        tally.note(self.write_once(headers, packed), samples);
+        tally.note(self.write_once(headers, packed, self.patience()), samples);
     }
 
     /// The answer to a remote write.
-    pub(super) fn write_once(&self, headers: &str, packed: &[u8]) -> Result<HttpAnswer, BenchError> {
+    pub(super) fn write_once(
+        &self,
+        headers: &str,
+        packed: &[u8],
+        patience: Duration,
+    ) -> Result<HttpAnswer, BenchError> {
         let request = wire::post("/api/v1/write", headers, packed);
-        wire::once(wire::ATTACKER, self.ports.write, self.patience(), &request)
+        wire::once(wire::ATTACKER, self.ports.write, patience, &request)
     }
 
     /// Asks the admin API.
@@ -309,11 +319,14 @@ impl AttackedGateway {
     }
 }
 
+/// What must happen in a small attack happens by then.
+pub(super) const SMALL_DEADLINE: Duration = Duration::from_secs(60);
+
 /// One that is refused at once tries again after this, and leaves the processor to others meanwhile.
 const BREATH: Duration = Duration::from_millis(10);
 
 /// A port that is served answers by then.
-const PATIENCE: Duration = Duration::from_secs(5);
+const PATIENCE: Duration = Duration::from_secs(20);
 
 fn configuration(role: AttackedProgram, setup: &Setup, ports: Ports, directory: &Path) -> String {
     let places = [

@@ -24,12 +24,10 @@ use crate::BenchError;
 use attacks::{ATTACKS, Attack};
 use beside::{Now, beside};
 use field::{AttackedGateway, AttackedProgram, LIMIT_MIB, Size};
-use result::{AttackResult, AttackTimes, SOFT_MIB};
+use result::{AttackResult, AttackTimes, SOFT_MIB, recovery};
 
 /// Before an attack begins, an honest push has been accepted; where a password is checked first, that takes a while.
-const READY: Duration = Duration::from_secs(20);
-/// A gateway that has not recovered by then does not.
-const HOPELESS: Duration = Duration::from_secs(20);
+const READY: Duration = Duration::from_secs(60);
 const LOOK: Duration = Duration::from_millis(10);
 
 /// The options of the command.
@@ -67,21 +65,21 @@ pub(crate) fn run(binary: &Path, output: &Path, arguments: &[&str]) -> Result<()
         &report,
         asked.publish.then_some("results"),
     )?;
-    let failed: Vec<&str> = results
+    let failed: Vec<String> = results
         .iter()
         .filter(|result| !result.holds())
-        .map(|result| result.name)
+        .map(|result| format!("{}\n{}", result.name, result.failures()))
         .collect();
-    match failed.as_slice() {
-        [] => Ok(()),
-        names => Err(format!(
-            "{} of {} attacks succeeded: {}",
-            names.len(),
-            results.len(),
-            names.join(", ")
-        )
-        .into()),
+    if failed.is_empty() {
+        return Ok(());
     }
+    Err(format!(
+        "{} of {} attacks succeeded: {}",
+        failed.len(),
+        results.len(),
+        failed.concat().trim_end()
+    )
+    .into())
 }
 
 /// Where `--publish` writes.
@@ -182,9 +180,7 @@ fn attacked(
             None => Err("no honest push was accepted before".into()),
         };
         let ended = Instant::now();
-        let recovered = wait(field.pick(HOPELESS, HOPELESS / 2), || {
-            has_recovered(now, role, ended)
-        });
+        let recovered = wait(2 * recovery(&field), || has_recovered(now, role, ended));
         (
             harm,
             AttackTimes {

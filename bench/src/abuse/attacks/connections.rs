@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use super::many::seed;
 use super::now;
 use crate::BenchError;
-use crate::abuse::field::{AttackedGateway, Setup};
+use crate::abuse::field::{AttackedGateway, SMALL_DEADLINE, Setup};
 use crate::abuse::h2;
 use crate::abuse::proto::{sample, written};
 use crate::abuse::refusals::{STALLED, counted_of};
@@ -78,8 +78,6 @@ pub(super) fn idle_from_many(field: &AttackedGateway) -> Result<Harm, BenchError
 
 /// Connections to remote write, beside which an honest write is taken.
 pub(super) fn idle_writes(field: &AttackedGateway) -> Result<Harm, BenchError> {
-    /// An honest write is answered by then.
-    const SOON: Duration = Duration::from_secs(10);
     let port = field.ports.write;
     let count = field.pick(1_000, 100);
     let mut held = opened(port, count, address, &h2::preface());
@@ -88,7 +86,12 @@ pub(super) fn idle_writes(field: &AttackedGateway) -> Result<Harm, BenchError> {
     std::thread::sleep(field.time());
     let series = written(&[("__name__", "honest_write")], &sample(now() / 1_000_000));
     let packed = snap::raw::Encoder::new().compress_vec(&series)?;
-    let answer = once(HONEST, port, SOON, &post("/api/v1/write", WRITE, &packed));
+    let answer = once(
+        HONEST,
+        port,
+        field.deadline(),
+        &post("/api/v1/write", WRITE, &packed),
+    );
     let said = match &answer {
         Ok(answer) => answer.status.to_string(),
         Err(error) => error.to_string(),
@@ -177,7 +180,7 @@ pub(super) fn heads(field: &AttackedGateway) -> Result<Harm, BenchError> {
     let status = |fill: usize| -> Result<u16, BenchError> {
         let fill = "x".repeat(fill);
         let get = format!("GET /api/v1/query?query=1 HTTP/1.1\r\nhost: 127.0.0.1\r\nx-long: {fill}\r\n\r\n");
-        Ok(once(ATTACKER, admin, field.patience(), get.as_bytes())?.status)
+        Ok(once(ATTACKER, admin, field.deadline(), get.as_bytes())?.status)
     };
     let (allowed, too_long) = (status(of_pages)?, status(2 * MOST[0])?);
     let (connections, rest) = field.pick((8, Duration::from_secs(3)), (2, Duration::from_millis(200)));
@@ -231,7 +234,7 @@ pub(super) fn zero_window(field: &AttackedGateway) -> Result<Harm, BenchError> {
         &[0; 5],
     );
     let mut held = opened(field.ports.otlp, field.pick(200, 20), |_| ATTACKER, &http);
-    let mut time = 2 * SHORT_STALL_TIME;
+    let mut time = field.pick(2 * SHORT_STALL_TIME, SMALL_DEADLINE);
     // It takes too long for a small attack.
     if field.pick(true, false) {
         held.extend(opened(field.ports.grpc, 200, |_| ATTACKER, &grpc));

@@ -206,7 +206,7 @@ pub(super) fn symbols(field: &AttackedGateway) -> Result<Harm, BenchError> {
     let tally = Tally::default();
     field.crowd(2, |_, turn| {
         let (body, samples) = &packed[turn % packed.len()];
-        match field.write_once(WRITE_2, body) {
+        match field.write_once(WRITE_2, body, field.patience()) {
             // A table that is full takes some of the series.
             Ok(answer) if answer.status == 400 && *samples > 1 => tally.doubt(*samples),
             answer => tally.note(answer, *samples),

@@ -3,8 +3,7 @@
 //! Frames and heads of which the last byte does not come, and those that keep buffers in use.
 
 use std::io::{Read, Write};
-use std::net::TcpStream;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use super::connections::{address, opened};
 use crate::BenchError;
@@ -45,7 +44,7 @@ pub(super) fn half_frames(field: &AttackedGateway) -> Result<Harm, BenchError> {
         .concat(),
     ];
     let large = [h2::preface(), h2::head(LARGE_FRAME + 1, 0xfe, 0, 0)].concat();
-    let error = goaway(connected(ATTACKER, field.ports.otlp, PATIENCE)?, &large);
+    let error = goaway(field, &large)?;
     let mut held = Vec::new();
     for half in &halves {
         held.extend(opened(field.ports.otlp, field.pick(300, 15), address, half));
@@ -62,23 +61,22 @@ pub(super) fn half_frames(field: &AttackedGateway) -> Result<Harm, BenchError> {
     })
 }
 
-/// An answer that is due comes by then.
-const PATIENCE: Duration = Duration::from_secs(3);
-
 /// The error with which the other side ends a connection of HTTP/2 that sends this.
-fn goaway(mut stream: TcpStream, first: &[u8]) -> Option<u32> {
-    stream.write_all(first).ok()?;
+fn goaway(field: &AttackedGateway, first: &[u8]) -> Result<Option<u32>, BenchError> {
+    let deadline = field.deadline();
+    let mut stream = connected(ATTACKER, field.ports.otlp, deadline)?;
+    stream.write_all(first)?;
     let (begun, mut read, mut piece) = (Instant::now(), Vec::new(), [0; 4096]);
-    while begun.elapsed() < PATIENCE {
+    while begun.elapsed() < deadline {
         match stream.read(&mut piece) {
             Ok(0) | Err(_) => break,
             Ok(bytes) => read.extend_from_slice(&piece[..bytes]),
         }
         if let Some(code) = h2::goaway(&read) {
-            return Some(code);
+            return Ok(Some(code));
         }
     }
-    h2::goaway(&read)
+    Ok(h2::goaway(&read))
 }
 
 /// Heads of HTTP/1.1 just below the largest allowed, which do not end.

@@ -110,8 +110,6 @@ pub(super) fn deltas(field: &AttackedGateway) -> Result<Harm, BenchError> {
         field.push(&protobuf(""), &body, count as u64, &tally);
         std::thread::sleep(PAUSE);
     });
-    // A small attack ends before the window of the rate has enough.
-    std::thread::sleep(field.pick(Duration::ZERO, Duration::from_secs(2)));
     Ok(with_rate(field, tally.finish()))
 }
 

@@ -111,7 +111,8 @@ fn asking(field: &AttackedGateway, request: &[u8]) -> Option<TcpStream> {
 pub(super) fn watchers(field: &AttackedGateway) -> Result<Harm, BenchError> {
     let watch = get("/api/v1/composites/honest_rate/watch");
     // A watch needs the rate of the honest sender.
-    let mut first = BufReader::new(asking(field, &watch).ok_or("no server answers watchers")?);
+    let mut first = BufReader::new(connected(ATTACKER, field.ports.admin, field.deadline())?);
+    first.get_mut().write_all(&watch)?;
     let status = receive(&mut first)?.status;
     let mut held = Vec::new();
     for _ in 0..field.pick(300, 60) {

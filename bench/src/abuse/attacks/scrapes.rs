@@ -114,9 +114,10 @@ fn beside_a_good_one(
         ];
         let begun = Instant::now();
         let least = field.pick(3, 1);
+        let is_shown = || field.shown("good_scrapes_total").is_ok_and(|shown| shown >= 1.0);
         // Also a small attack is one.
         while begun.elapsed() < field.time()
-            || asked.load(Relaxed) < least && begun.elapsed() < field.patience()
+            || (asked.load(Relaxed) < least || !is_shown()) && begun.elapsed() < field.deadline()
         {
             std::thread::sleep(LOOK);
         }
@@ -133,7 +134,7 @@ fn beside_a_good_one(
                     "the good target is scraped",
                     format!("{shown} scrapes shown, {due:.0} due"),
                     // The first one comes within an interval.
-                    shown >= (due * SCRAPED - 2.0).max(1.0),
+                    shown >= field.pick((due * SCRAPED - 2.0).max(1.0), 1.0),
                 ),
                 CheckLine::new("the evil target is scraped", asked.to_string(), asked >= least),
             ],

@@ -11,7 +11,7 @@ use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 
 use crate::BenchError;
-use crate::abuse::field::{AttackedGateway, Setup};
+use crate::abuse::field::{AttackedGateway, SMALL_DEADLINE, Setup};
 use crate::abuse::proto::{field as part, number, varint};
 use crate::abuse::result::{CheckLine, counted_by, settled};
 use crate::abuse::wire::Harm;
@@ -28,8 +28,6 @@ pub(super) const SETUP: Setup = Setup {
     ..Setup::PLAIN
 };
 
-/// A socket is there by then.
-const PATIENCE: Duration = Duration::from_secs(5);
 const PAUSE: Duration = Duration::from_millis(5);
 
 /// The result of an attempt, which is repeated until it succeeds or the time is up.
@@ -37,7 +35,7 @@ pub(super) fn at_last<T>(mut attempt: impl FnMut() -> std::io::Result<T>) -> Res
     let begun = Instant::now();
     loop {
         match attempt() {
-            Err(error) if begun.elapsed() > PATIENCE => return Err(error.into()),
+            Err(error) if begun.elapsed() > SMALL_DEADLINE => return Err(error.into()),
             Err(_) => std::thread::sleep(PAUSE),
             Ok(done) => return Ok(done),
         }
@@ -74,8 +72,6 @@ pub(super) fn event(name: &str, instrument: u64, value: u64, time: Option<u64>) 
 /// As many silent connections as the gateway takes, after which an honest sender comes.
 pub(super) fn idle(field: &AttackedGateway) -> Result<Harm, BenchError> {
     const CONNECTIONS: usize = 512;
-    /// The honest event is on the page by then.
-    const SOON: Duration = Duration::from_secs(10);
     let path = field.directory.join("events.sock");
     at_last(|| UnixStream::connect(&path))?;
     let mut held = Vec::new();
@@ -85,11 +81,11 @@ pub(super) fn idle(field: &AttackedGateway) -> Result<Harm, BenchError> {
     std::thread::sleep(field.time());
     let begun = Instant::now();
     let mut honest = UnixStream::connect(&path)?;
-    honest.set_write_timeout(Some(SOON))?;
+    honest.set_write_timeout(Some(field.deadline()))?;
     honest.write_all(&event("honest.events", COUNTER, 1, None))?;
     let is_shown = || field.shown("honest_events_total").is_ok_and(|shown| shown >= 1.0);
     let mut is_taken = is_shown();
-    while !is_taken && begun.elapsed() < SOON {
+    while !is_taken && begun.elapsed() < field.deadline() {
         std::thread::sleep(PAUSE);
         is_taken = is_shown();
     }
@@ -98,7 +94,7 @@ pub(super) fn idle(field: &AttackedGateway) -> Result<Harm, BenchError> {
     Ok(Harm {
         lines: vec![CheckLine::new(
             "an event beside them is taken",
-            format!("{is_taken} after {took:.1} of {} s", SOON.as_secs()),
+            format!("{is_taken} after {took:.1} of {} s", field.deadline().as_secs()),
             is_taken,
         )],
         ..Harm::default()
