@@ -102,8 +102,9 @@ pub(super) struct RunSetup {
     pub(super) agent: Arc<str>,
     /// The difference of its clock from the true time, in nanoseconds.
     pub(super) skew: i64,
-    /// The interval of the pages.
+    /// The interval of the pages, and the time between two counts.
     pub(super) interval: Duration,
+    pub(super) updates: Duration,
     pub(super) counts: RunCounts,
     pub(super) random: SmallRng,
 }
@@ -114,7 +115,10 @@ pub(super) struct AgentRun {
     number: RunNumber,
     skew: i64,
     interval: Duration,
+    updates: Duration,
     counts: RunCounts,
+    /// The time of the last update.
+    counted_at: UnixNanos,
     random: SmallRng,
     series: Vec<Arc<Series>>,
     model: Arc<Mutex<Model>>,
@@ -123,6 +127,7 @@ pub(super) struct AgentRun {
     /// Calls without an answer.
     calls: BTreeSet<CallId>,
     next: Instant,
+    next_update: Instant,
     frozen: Option<oneshot::Sender<()>>,
     end: Option<RunEnd>,
     is_counting: bool,
@@ -138,6 +143,7 @@ impl AgentRun {
             agent,
             skew,
             interval,
+            updates,
             counts,
             mut random,
         } = setup;
@@ -147,15 +153,19 @@ impl AgentRun {
             random.random(),
         ));
         let number = model.lock().begin_run(&agent);
+        let begin = Instant::now() + updates.mul_f64(random.random());
         Ok(Self {
             series: ROWS.iter().map(|row| Arc::new(row.series(&agent))).collect(),
             // Agents do not publish at one moment.
-            next: Instant::now() + interval.mul_f64(random.random()),
+            next: begin,
+            next_update: begin,
             agent,
             number,
             skew,
             interval,
+            updates,
             counts,
+            counted_at: 0,
             random,
             model,
             sender,
@@ -225,7 +235,13 @@ impl AgentRun {
 
     fn tick(&mut self) {
         if self.is_counting {
-            self.update();
+            if self.next_update <= self.next {
+                self.update();
+                self.next_update += self.updates;
+            }
+            let now = self.clock();
+            let items = items(&self.series, &self.counts, self.counted_at, |_| true);
+            self.sender.update(items, now);
             self.next += self.interval;
         } else {
             self.next = Instant::now() + LOOK;
@@ -276,7 +292,7 @@ impl AgentRun {
         has_said_all && self.sender.stats(self.clock()).waiting == 0
     }
 
-    /// Counts, and says the totals. The model knows them first.
+    /// Counts. The model knows the totals first.
     fn update(&mut self) {
         let now = self.clock();
         let mut model = self.model.lock();
@@ -296,8 +312,7 @@ impl AgentRun {
         let stats = self.sender.stats(now);
         model.update(&self.agent, self.number, &self.counts.cells, stats);
         drop(model);
-        let items = items(&self.series, &self.counts, now, |_| true);
-        self.sender.update(items, now);
+        self.counted_at = now;
     }
 }
 

@@ -45,13 +45,14 @@ impl Figures {
             format!("{living}, {agents}"),
             &[("agents", json!(living)), ("agent_names", json!(agents))],
         );
-        let interval = options.interval.as_secs_f64();
+        let (interval, updates) = (options.interval.as_secs_f64(), options.updates.as_secs_f64());
         figures.add(
-            "series of an agent, interval",
-            format!("{}, {interval} s", ROWS.len()),
+            "series of an agent; interval of pages, of counts",
+            format!("{}; {interval}, {updates} s", ROWS.len()),
             &[
                 ("series_of_an_agent", json!(ROWS.len())),
                 ("interval_seconds", json!(interval)),
+                ("updates_seconds", json!(updates)),
             ],
         );
         for (event, count) in &faults.counts {

@@ -17,6 +17,8 @@ use tokio::task::JoinHandle;
 use super::agent::{AgentRun, Order, RunCounts, RunEnd, RunSetup};
 use super::check::Violations;
 use super::model::Model;
+use super::options::Options;
+use super::schedule::Fault;
 use super::store::Store;
 use crate::BenchError;
 
@@ -66,7 +68,7 @@ impl Fleet {
     pub(super) fn start(
         agents: usize,
         store: &Store,
-        (seed, interval, loses_claims): (u64, Duration, bool),
+        options: &Options,
         violations: &Violations,
     ) -> Result<Self, BenchError> {
         let runtime = tokio::runtime::Builder::new_current_thread()
@@ -77,15 +79,17 @@ impl Fleet {
         let engines = connections.collect::<Result<Vec<_>, _>>()?;
         let model = Arc::new(Mutex::new(Model::new()));
         let (sender, done) = sync_channel(agents);
+        let loses_claims = options.faults.contains(&Fault::PutBack);
         let acts = (0..agents).map(|place| {
             let (acts, receiver) = mpsc::channel(MAX_ACTS);
             let agent = Agent {
                 place,
                 successors: 0,
                 skew: 0,
-                interval,
+                interval: options.interval,
+                updates: options.updates,
                 loses_claims,
-                random: SmallRng::seed_from_u64(seed ^ ((place as u64 + 1) << 32)),
+                random: SmallRng::seed_from_u64(options.seed ^ ((place as u64 + 1) << 32)),
                 engine: engines[place / AGENTS_A_CONNECTION].clone(),
                 model: model.clone(),
                 done: sender.clone(),
@@ -166,6 +170,7 @@ struct Agent {
     successors: u32,
     skew: i64,
     interval: Duration,
+    updates: Duration,
     /// Whether the store may lose the claim of a run.
     loses_claims: bool,
     random: SmallRng,
@@ -241,6 +246,7 @@ impl Agent {
             agent: format!("agent-{}-{}", self.place, self.successors).into(),
             skew: self.skew,
             interval: self.interval,
+            updates: self.updates,
             counts,
             random: SmallRng::seed_from_u64(self.random.random()),
         };

@@ -46,7 +46,6 @@ use self::proxy::Proxy;
 use self::reader::{RoundRobin, page};
 use self::replica::Replica;
 use self::report::{ReportHead, RunResult};
-use self::schedule::Fault;
 use self::store::Store;
 use crate::BenchError;
 use crate::gateway::free_port;
@@ -59,11 +58,11 @@ const STEP: Duration = Duration::from_millis(20);
 /// Between two looks at processor time and memory.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// A page that takes longer has failed: a time for all, and one for each agent.
+/// A page that takes longer has failed: a time for all, and one for each GPU of each agent.
 const PAGE: Duration = Duration::from_secs(1);
 const PAGE_OF_AN_AGENT: Duration = Duration::from_micros(500);
 
-/// The most agents whose series a Prometheus beside them holds.
+/// The most agents, times their GPUs, whose series a Prometheus beside them holds.
 const MAX_SCRAPED: usize = 2_000;
 
 /// The processes and the agents.
@@ -86,6 +85,9 @@ struct Cluster {
 /// Runs a cluster with each number of agents, and prints their figures.
 pub(crate) fn run(binary: &Path, output: &Path, arguments: &[&str]) -> Result<(), BenchError> {
     let options = Options::parse(arguments)?;
+    rows::GPUS
+        .set(options.gpus)
+        .map_err(|_| "the rows of agents are in use")?;
     let head = ReportHead::new(binary, &options)?;
     println!("seed {}", options.seed);
     let logs = output.join("logs");
@@ -213,24 +215,22 @@ impl Cluster {
             Ok(replica)
         });
         let replicas = replicas.collect::<Result<Vec<_>, BenchError>>()?;
-        let loses_claims = options.faults.contains(&Fault::PutBack);
-        let seed = (options.seed, options.interval, loses_claims);
         let mut cluster = Self {
             replicas,
-            fleet: Fleet::start(agents, &network.of_producers, seed, &violations)?,
+            fleet: Fleet::start(agents, &network.of_producers, options, &violations)?,
             proxies: network.proxies,
             brokers: network.brokers,
             producer: None,
             prometheus: None,
             violations,
-            page_timeout: PAGE + PAGE_OF_AN_AGENT * u32::try_from(agents)?,
+            page_timeout: PAGE + PAGE_OF_AN_AGENT * u32::try_from(agents * options.gpus)?,
             next_look: Instant::now(),
         };
         cluster.wait_until_ready()?;
         let model = cluster.fleet.model.clone();
         cluster.producer = Some(Producer::start(binary, &network.of_producers, logs, model)?);
         if let Some(server) = &options.prometheus
-            && agents <= MAX_SCRAPED
+            && agents * options.gpus <= MAX_SCRAPED
         {
             cluster.prometheus = Some(Prometheus::start(server, cluster.pages(), logs)?);
         }

@@ -19,6 +19,9 @@ pub(super) const MAX_AGENTS: usize = 10_000;
 /// The most NATS servers: JetStream has 5 copies at most.
 const MAX_SERVERS: usize = 5;
 
+/// The most GPUs of an agent.
+const MAX_GPUS: usize = 8;
+
 /// The longest interval of a producer. One that is silent for 3 s counts as missing.
 const MAX_INTERVAL: Duration = Duration::from_secs(2);
 
@@ -55,6 +58,10 @@ pub(super) struct Options {
     pub(super) seed: u64,
     /// The interval of the pages.
     pub(super) interval: Duration,
+    /// The time between two counts of an agent. Pages that do not change are not published.
+    pub(super) updates: Duration,
+    /// The GPUs of an agent. Each has all series.
+    pub(super) gpus: usize,
     /// The kinds of faults.
     pub(super) faults: Vec<Fault>,
     /// The binary of a Prometheus that scrapes too.
@@ -71,6 +78,8 @@ struct Values<'a> {
     servers: usize,
     seed: Option<u64>,
     interval: Duration,
+    updates: Option<Duration>,
+    gpus: usize,
     faults: Option<&'a str>,
     server: Option<PathBuf>,
     jars: Option<PathBuf>,
@@ -90,6 +99,13 @@ impl Options {
         }
         if values.interval.is_zero() || values.interval > MAX_INTERVAL {
             return Err(format!("--interval wants at most {} s", MAX_INTERVAL.as_secs()).into());
+        }
+        let updates = values.updates.unwrap_or(values.interval);
+        if updates < values.interval {
+            return Err("--updates wants at least the interval of the pages".into());
+        }
+        if !(1..=MAX_GPUS).contains(&values.gpus) {
+            return Err(format!("--gpus wants a number from 1 to {MAX_GPUS}").into());
         }
         let engine = match (values.engine, values.server, values.jars) {
             ("nats", Some(server), _) => EngineChoice::Nats(server),
@@ -115,6 +131,8 @@ impl Options {
             engine,
             seed: values.seed.unwrap_or_else(new_seed),
             interval: values.interval,
+            updates,
+            gpus: values.gpus,
             prometheus: values.prometheus,
             publish: values.publish.then(|| command(arguments)),
         })
@@ -130,6 +148,8 @@ impl<'a> Values<'a> {
             servers: 1,
             seed: None,
             interval: INTERVAL,
+            updates: None,
+            gpus: 1,
             faults: None,
             server: None,
             jars: None,
@@ -152,7 +172,9 @@ impl<'a> Values<'a> {
                 "--engine" => values.engine = value()?,
                 "--servers" => values.servers = value()?.parse()?,
                 "--seed" => values.seed = Some(value()?.parse()?),
-                "--interval" => values.interval = Duration::try_from_secs_f64(value()?.parse()?)?,
+                "--interval" => values.interval = seconds(value()?)?,
+                "--updates" => values.updates = Some(seconds(value()?)?),
+                "--gpus" => values.gpus = value()?.parse()?,
                 "--faults" => values.faults = Some(value()?),
                 "--server" => values.server = Some(value()?.into()),
                 "--jars" => values.jars = Some(value()?.into()),
@@ -164,6 +186,10 @@ impl<'a> Values<'a> {
         }
         Ok(values)
     }
+}
+
+fn seconds(text: &str) -> Result<Duration, BenchError> {
+    Ok(Duration::try_from_secs_f64(text.parse()?)?)
 }
 
 /// The command, without the paths of peers.
@@ -220,6 +246,8 @@ mod tests {
             servers: 1,
             seed: 3,
             interval: INTERVAL,
+            updates: INTERVAL,
+            gpus: 1,
             faults: Fault::ALL.to_vec(),
             prometheus: None,
             publish: None,
@@ -236,6 +264,8 @@ mod tests {
             &["--engine", "kafka"],
             &["--engine", "direct", "--faults", "server"],
             &["--interval", "3"],
+            &["--interval", "2", "--updates", "1"],
+            &["--gpus", "9"],
             &["--engine", "direct", "--servers", "3"],
             &["--server", "nats", "--servers", "6"],
             &["--server", "nats", "--servers", "3", "--faults", "full"],

@@ -26,6 +26,7 @@ pub(super) struct RunResult {
 }
 
 /// The properties of all runs.
+#[derive(Clone)]
 pub(super) struct ReportHead {
     machine: String,
     /// The engine and, of several servers, their number.
@@ -33,6 +34,9 @@ pub(super) struct ReportHead {
     seed: u64,
     /// Of the pages, in seconds.
     interval: f64,
+    /// Between two counts, in seconds.
+    updates: f64,
+    gpus: usize,
     build: String,
     has_faults: bool,
     publish: Option<String>,
@@ -50,6 +54,8 @@ impl ReportHead {
             },
             seed: options.seed,
             interval: options.interval.as_secs_f64(),
+            updates: options.updates.as_secs_f64(),
+            gpus: options.gpus,
             build: folder.unwrap_or_default().to_string_lossy().into_owned(),
             has_faults: !options.faults.is_empty(),
             publish: options.publish.clone(),
@@ -61,6 +67,12 @@ impl ReportHead {
         let mut name = format!("{CLUSTER}/{}", self.engine);
         if self.interval != 1.0 {
             name += &format!("-{}s", self.interval);
+        }
+        if self.updates != self.interval {
+            name += &format!("-counts-{}s", self.updates);
+        }
+        if self.gpus != 1 {
+            name += &format!("-{}gpus", self.gpus);
         }
         if self.has_faults {
             name += "-faults";
@@ -215,6 +227,8 @@ mod tests {
             engine: "nats".to_owned(),
             seed: 3,
             interval: 1.0,
+            updates: 1.0,
+            gpus: 1,
             build: "debug".to_owned(),
             has_faults: true,
             publish: None,
@@ -229,8 +243,15 @@ mod tests {
             ..head()
         };
         assert_eq!(calm.section(), "cluster/nats");
+        let large = ReportHead {
+            updates: 10.0,
+            gpus: 8,
+            ..calm.clone()
+        };
+        assert_eq!(large.section(), "cluster/nats-counts-10s-8gpus");
         let fast = ReportHead {
             interval: 0.2,
+            updates: 0.2,
             ..calm
         };
         assert_eq!(fast.section(), "cluster/nats-0.2s");

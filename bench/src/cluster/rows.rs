@@ -3,12 +3,18 @@
 //! The series that each agent publishes, and their names on a page.
 
 use std::ops::Range;
-use std::sync::{Arc, LazyLock};
+use std::sync::{Arc, LazyLock, OnceLock};
 
 use tidegate_engine::{AttributeValue, Attributes, Data, MergeMode, Metric, Series, Temporality};
 
 /// The attribute with the name of the agent.
 const AGENT: &str = "agent";
+
+/// The attribute with the number of the GPU, where an agent has several.
+const GPU: &str = "gpu";
+
+/// The GPUs of each agent of this process; 1 unless it is set before the rows are used.
+pub(super) static GPUS: OnceLock<usize> = OnceLock::new();
 
 /// The bounds of the histograms.
 pub(super) const BOUNDS: [f64; 3] = [0.5, 1.5, 2.5];
@@ -35,6 +41,8 @@ pub(super) enum Form {
 #[derive(Clone, Debug)]
 pub(super) struct Row {
     pub(super) name: String,
+    /// The number of its GPU, if there are several.
+    gpu: Option<usize>,
     pub(super) form: Form,
     /// Whether the agent is an attribute: no other agent has the series.
     pub(super) is_own: bool,
@@ -43,16 +51,16 @@ pub(super) struct Row {
 }
 
 /// All rows.
-pub(super) static ROWS: LazyLock<Vec<Row>> = LazyLock::new(rows);
+pub(super) static ROWS: LazyLock<Vec<Row>> = LazyLock::new(|| rows(*GPUS.get_or_init(|| 1)));
 
-/// The row of the counter of updates.
+/// The row of the counter of updates, of the first GPU.
 pub(super) static UPDATES_ROW: LazyLock<usize> = LazyLock::new(|| {
     ROWS.iter()
         .position(|row| row.name == UPDATES)
         .unwrap_or_default()
 });
 
-fn rows() -> Vec<Row> {
+fn rows(gpus: usize) -> Vec<Row> {
     // Sums of tenths are not exact: replicas must add them up in one order.
     let kinds = [
         (40, "whole", Form::Whole, false),
@@ -65,12 +73,18 @@ fn rows() -> Vec<Row> {
         (1, "smallest", Form::Gauge(MergeMode::Min), false),
         (2, "newest", Form::Gauge(MergeMode::Last), true),
     ];
-    let many = kinds.into_iter().flat_map(|(count, name, form, is_own)| {
-        (0..count).map(move |at| (format!("sim_{name}_{at}"), form, is_own))
-    });
+    let of_gpu = |gpu: usize| {
+        let many = kinds.into_iter().flat_map(|(count, name, form, is_own)| {
+            (0..count).map(move |at| (format!("sim_{name}_{at}"), form, is_own))
+        });
+        let gpu = (gpus > 1).then_some(gpu);
+        many.chain([(UPDATES.to_owned(), Form::Whole, true)])
+            .map(move |(name, form, is_own)| (name, form, is_own, gpu))
+    };
     let mut end = 0;
-    many.chain([(UPDATES.to_owned(), Form::Whole, true)])
-        .map(|(name, form, is_own)| {
+    (0..gpus)
+        .flat_map(of_gpu)
+        .map(|(name, form, is_own, gpu)| {
             let begin = end;
             end += if form == Form::Histogram {
                 OBSERVED.len()
@@ -79,6 +93,7 @@ fn rows() -> Vec<Row> {
             };
             Row {
                 name,
+                gpu,
                 form,
                 is_own,
                 cells: begin..end,
@@ -119,10 +134,13 @@ impl Row {
             },
             Form::Gauge(_) => Data::Gauge,
         };
-        let attributes = match self.is_own {
-            true => Attributes::new(vec![(AGENT.into(), AttributeValue::Str(agent.into()))]),
-            false => Attributes::default(),
-        };
+        let agent = self
+            .is_own
+            .then(|| (AGENT.into(), AttributeValue::Str(agent.into())));
+        let gpu = self
+            .gpu
+            .map(|gpu| (GPU.into(), AttributeValue::Str(gpu.to_string().into())));
+        let attributes = Attributes::new(agent.into_iter().chain(gpu).collect());
         let metric = Metric {
             name: self.name.as_str().into(),
             description: "".into(),
@@ -141,37 +159,48 @@ impl Row {
     /// The samples of a page that show the series, for these counts of its cells.
     pub(super) fn samples(&self, agent: &str, counts: &[u64]) -> Vec<(String, f64)> {
         let name = &self.name;
-        let labels = match self.is_own {
-            true => format!("{{{AGENT}=\"{agent}\"}}"),
-            false => String::new(),
+        let agent = self.is_own.then(|| format!("{AGENT}=\"{agent}\""));
+        let labels = agent
+            .into_iter()
+            .chain(self.gpu.map(|gpu| format!("{GPU}=\"{gpu}\"")));
+        let labels = labels.collect::<Vec<_>>().join(",");
+        let braced = match labels.as_str() {
+            "" => String::new(),
+            labels => format!("{{{labels}}}"),
         };
         let count = counts.first().copied().unwrap_or_default() as f64;
         match self.form {
-            Form::Whole => vec![(format!("{name}_total{labels}"), count)],
-            Form::Double(unit) => vec![(format!("{name}_total{labels}"), count * unit)],
-            Form::Gauge(_) => vec![(format!("{name}{labels}"), count)],
-            Form::Histogram => histogram_samples(name, counts),
+            Form::Whole => vec![(format!("{name}_total{braced}"), count)],
+            Form::Double(unit) => vec![(format!("{name}_total{braced}"), count * unit)],
+            Form::Gauge(_) => vec![(format!("{name}{braced}"), count)],
+            Form::Histogram => histogram_samples(name, &labels, counts),
         }
     }
 }
 
-fn histogram_samples(name: &str, counts: &[u64]) -> Vec<(String, f64)> {
+/// Samples of a histogram; `labels` come before the bound.
+fn histogram_samples(name: &str, labels: &str, counts: &[u64]) -> Vec<(String, f64)> {
+    let (before, braced) = match labels {
+        "" => (String::new(), String::new()),
+        labels => (format!("{labels},"), format!("{{{labels}}}")),
+    };
     let bounds = BOUNDS.iter().map(ToString::to_string).chain(["+Inf".to_owned()]);
     let (mut count, mut sum) = (0, 0.0);
     let mut samples = Vec::new();
     for ((bound, observed), times) in bounds.zip(OBSERVED).zip(counts) {
         count += times;
         sum += observed * *times as f64;
-        samples.push((format!("{name}_bucket{{le=\"{bound}\"}}"), count as f64));
+        samples.push((format!("{name}_bucket{{{before}le=\"{bound}\"}}"), count as f64));
     }
-    samples.push((format!("{name}_sum"), sum));
-    samples.push((format!("{name}_count"), count as f64));
+    samples.push((format!("{name}_sum{braced}"), sum));
+    samples.push((format!("{name}_count{braced}"), count as f64));
     samples
 }
 
-/// The sample of the counter of updates of an agent.
+/// The sample of the counter of updates of an agent. Of several GPUs it is that of the first.
 pub(super) fn updates_sample(agent: &str) -> String {
-    format!("{UPDATES}_total{{{AGENT}=\"{agent}\"}}")
+    let row = &ROWS[*UPDATES_ROW];
+    row.samples(agent, &[0]).swap_remove(0).0
 }
 
 /// Whether a sample belongs to a counter or a histogram.
@@ -202,8 +231,27 @@ mod tests {
     }
 
     #[test]
+    fn each_gpu_has_all_series() {
+        let rows = rows(8);
+        assert_eq!(rows.len(), 560);
+        let own = rows.iter().rfind(|row| row.is_own).unwrap();
+        assert_eq!(
+            own.samples("a", &[1])[0].0,
+            "sim_updates_total{agent=\"a\",gpu=\"7\"}"
+        );
+        let histogram = rows.iter().find(|row| row.form == Form::Histogram).unwrap();
+        let names = histogram
+            .samples("a", &[1, 0, 0, 0])
+            .into_iter()
+            .map(|(name, _)| name);
+        let names: Vec<_> = names.collect();
+        assert_eq!(names[0], "sim_seconds_0_bucket{gpu=\"0\",le=\"0.5\"}");
+        assert_eq!(names[5], "sim_seconds_0_count{gpu=\"0\"}");
+    }
+
+    #[test]
     fn buckets_of_a_page_count_all_smaller_observations() {
-        let samples = histogram_samples("h", &[1, 0, 2, 1]);
+        let samples = histogram_samples("h", "", &[1, 0, 2, 1]);
         let values: Vec<f64> = samples.iter().map(|(_, value)| *value).collect();
         assert_eq!(samples[0].0, "h_bucket{le=\"0.5\"}");
         assert_eq!(values, [1.0, 1.0, 3.0, 4.0, 8.25, 4.0]);
