@@ -88,7 +88,7 @@ pub(super) fn same_bounds(one: &Arc<[f64]>, other: &Arc<[f64]>) -> bool {
 
 /// Shows all values by producer and start, the compacted ones of a producer first.
 pub(super) fn items<'a>(
-    runs: &'a [Run],
+    runs: &'a [Box<Run>],
     compacted: &'a [(ProducerId, CompactedTotal)],
     take: &mut dyn FnMut(Item<'a>),
 ) {

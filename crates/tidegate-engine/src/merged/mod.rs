@@ -136,6 +136,8 @@ pub struct Merged {
     /// Bytes that the series have allocated.
     held: usize,
     stats: MergedStats,
+    /// The index of the last report among the runs of its series: the next one is often there in another series.
+    guess: usize,
     /// Number of changes of series.
     #[cfg(test)]
     changes: usize,

@@ -2,6 +2,7 @@
 
 //! One series: the reports of all runs, the compacted totals, and the merged value.
 
+use std::cmp::Ordering;
 use std::collections::BTreeSet;
 use std::ops::Range;
 use std::sync::Arc;
@@ -15,7 +16,7 @@ use crate::budget::identity_bytes;
 use crate::{Key, Series, UnixNanos, Value};
 
 /// Where the report of a run belongs.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum RunIndex {
     /// It replaces the one at this index.
     Known(usize),
@@ -42,8 +43,9 @@ pub(super) struct MergedSeries {
     /// The newest time.
     pub(super) time: UnixNanos,
     head: Option<Head>,
-    /// By producer and start.
-    pub(super) runs: Vec<Run>,
+    /// By producer and start. Boxes are small: a new run moves all that follow.
+    #[expect(clippy::vec_box, reason = "thousands of runs would move for a new one")]
+    pub(super) runs: Vec<Box<Run>>,
     /// By producer.
     pub(super) compacted: Vec<(ProducerId, CompactedTotal)>,
     merged: MergedValue,
@@ -80,7 +82,8 @@ impl MergedSeries {
 
     /// The bytes that it has allocated.
     pub(super) fn bytes(&self) -> usize {
-        let lists = self.runs.capacity() * size_of::<Run>()
+        let lists = self.runs.capacity() * size_of::<Box<Run>>()
+            + self.runs.len() * size_of::<Run>()
             + self.compacted.capacity() * size_of::<(ProducerId, CompactedTotal)>();
         self.fixed + lists + self.values + self.retained + self.shown_bytes()
     }
@@ -107,11 +110,19 @@ impl MergedSeries {
             .is_some_and(|(shown, bounds)| !same_bounds(shown, bounds))
     }
 
-    pub(super) fn index_of(&self, report: &RunReport) -> RunIndex {
-        match self
-            .runs
-            .binary_search_by(|run| run.report.order_key().cmp(&report.order_key()))
-        {
+    /// Where a report belongs. `guess` is the index of another report of the same producer in another series: producers
+    /// report the same series, so that it is mostly right.
+    pub(super) fn index_of(&self, report: &RunReport, guess: usize) -> RunIndex {
+        let key = report.order_key();
+        let guess = guess.min(self.runs.len());
+        let (before, rest) = self.runs.split_at_checked(guess).unwrap_or_default();
+        let is_after = before.last().is_none_or(|run| run.report.order_key() < key);
+        let found = match rest.first().map(|run| run.report.order_key().cmp(&key)) {
+            Some(Ordering::Equal) => Ok(guess),
+            Some(Ordering::Greater) | None if is_after => Err(guess),
+            _ => self.runs.binary_search_by(|run| run.report.order_key().cmp(&key)),
+        };
+        match found {
             Ok(at) => RunIndex::Known(at),
             Err(_) if report.mode.is_retained() && self.has_compacted(report.producer, report.start) => {
                 RunIndex::Compacted
@@ -139,6 +150,17 @@ impl MergedSeries {
         first..first + rest.partition_point(|run| run.report.producer == producer)
     }
 
+    /// The number of runs of a producer, one of which is at this index or would be.
+    pub(super) fn runs_beside(&self, at: usize, producer: ProducerId) -> usize {
+        let (before, rest) = self.runs.split_at_checked(at).unwrap_or_default();
+        let before = before
+            .iter()
+            .rev()
+            .take_while(|run| run.report.producer == producer);
+        let rest = rest.iter().take_while(|run| run.report.producer == producer);
+        before.count() + rest.count()
+    }
+
     /// Whether anything of a producer is left.
     pub(super) fn has(&self, producer: ProducerId) -> bool {
         !self.runs_of(producer).is_empty() || self.compacted_of(producer).is_some()
@@ -160,7 +182,10 @@ impl MergedSeries {
                     .map_or(0, |run| self.bytes_of(&run.report.value));
                 shown + new.saturating_sub(old)
             }
-            _ => shown + new + super::growth::<Run>(self.runs.len(), self.runs.capacity()),
+            _ => {
+                let list = super::growth::<Box<Run>>(self.runs.len(), self.runs.capacity());
+                shown + new + list + size_of::<Run>()
+            }
         }
     }
 
@@ -206,7 +231,7 @@ impl MergedSeries {
 
     fn insert(&mut self, at: usize, report: RunReport, is_folded: bool) -> Effect {
         self.values += self.bytes_of(&report.value);
-        self.runs.insert(at, Run { report, is_folded });
+        self.runs.insert(at, Box::new(Run { report, is_folded }));
         self.account_for(at, None)
     }
 
@@ -234,9 +259,9 @@ impl MergedSeries {
             self.merged.discard();
         }
         let is_other_kind = kind.is_some_and(|kind| kind != head.kind);
-        let is_other = |run: &&Run| run.report.kind() != head.kind;
         let excluded = if leads && is_other_kind {
-            self.runs.iter().filter(is_other).count()
+            let others = self.runs.iter().filter(|run| run.report.kind() != head.kind);
+            others.count()
         } else {
             0
         };
@@ -301,9 +326,9 @@ impl MergedSeries {
             return;
         }
         let mut total = self.compacted_of(producer).cloned().unwrap_or_default();
-        let compacted: Vec<Run> = self.runs.drain(range.start..range.start + surplus).collect();
-        for run in compacted {
-            self.values -= self.bytes_of(&run.report.value);
+        let shared = self.bounds.as_ref();
+        for run in self.runs.drain(range.start..range.start + surplus) {
+            self.values -= bytes_beside(shared, &run.report.value);
             total.push(run.report);
         }
         self.set_compacted(producer, total);

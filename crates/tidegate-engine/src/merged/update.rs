@@ -48,7 +48,7 @@ impl Merged {
         let producer = report.producer;
         let known = self.places.get(&key).copied();
         let place = match self.at(known) {
-            Some(series) => series.index_of(&report),
+            Some(series) => series.index_of(&report, self.guess),
             None => RunIndex::New(0),
         };
         let slot = match (place, known) {
@@ -63,27 +63,33 @@ impl Merged {
                 let more = match self.at(known) {
                     Some(series) => series.growth(place, &report),
                     // The report, and the merged value that a reader computes.
-                    None => 2 * bytes_of(&report.value) + growth::<Run>(0, 0),
+                    None => 2 * bytes_of(&report.value) + size_of::<Run>() + growth::<Box<Run>>(0, 0),
                 };
-                self.room_for_run(known, producer)?;
-                self.slot_for(key, known, identity, producer, more)?
+                let runs = match (place, self.at(known)) {
+                    (RunIndex::New(at), Some(series)) => series.runs_beside(at, producer),
+                    _ => 0,
+                };
+                let compacted = self.at(known).and_then(|series| series.compacted_of(producer));
+                let is_new = runs == 0 && compacted.is_none();
+                self.room_for_run(producer, runs, is_new)?;
+                self.slot_for(key, known, identity, (producer, is_new), more)?
             }
         };
+        if let RunIndex::Known(at) | RunIndex::New(at) = place {
+            self.guess = at;
+        }
         if !report.mode.is_retained() {
             self.note_levels(producer, report.epoch);
         }
         self.apply(slot, place, report, is_folded)
     }
 
-    /// Refuses a run above the limits of its producer.
-    fn room_for_run(&self, slot: Option<u32>, producer: ProducerId) -> Result<(), MergeRefusal> {
-        let series = self.at(slot);
-        let runs = series.map_or(0, |series| series.runs_of(producer).len());
+    /// Refuses a run above the limits of its producer, which has so many runs in the series. `is_new`: it has nothing there.
+    fn room_for_run(&self, producer: ProducerId, runs: usize, is_new: bool) -> Result<(), MergeRefusal> {
         if runs >= self.limits.max_runs {
             return Err(MergeRefusal::ProducerRuns(producer));
         }
         let own = self.producers.get(producer).map_or(0, |known| known.series.len());
-        let is_new = series.is_none_or(|series| !series.has(producer));
         if is_new && own >= self.limits.max_series_per_producer {
             return Err(MergeRefusal::ProducerSeries(producer));
         }
@@ -98,16 +104,15 @@ impl Merged {
         Ok(())
     }
 
-    /// The place of a series that gets something new of a producer, which takes `more` bytes.
+    /// The place of a series that gets something new of a producer, which takes `more` bytes. The producer is new there, or not.
     fn slot_for(
         &mut self,
         key: Key,
         known: Option<u32>,
         identity: impl FnOnce() -> Arc<Series>,
-        producer: ProducerId,
+        (producer, is_new): (ProducerId, bool),
         more: usize,
     ) -> Result<u32, MergeRefusal> {
-        let is_new = self.at(known).is_none_or(|series| !series.has(producer));
         let more = more
             + if is_new {
                 self.producers.growth_by_series(producer)
@@ -252,8 +257,8 @@ impl Merged {
             Some(slot) if self.has_room(more, true) => slot,
             Some(_) => return Err(MergeRefusal::Memory(producer)),
             None => {
-                self.room_for_run(known, producer)?;
-                self.slot_for(key, known, || identity.clone(), producer, more)?
+                self.room_for_run(producer, 0, true)?;
+                self.slot_for(key, known, || identity.clone(), (producer, true), more)?
             }
         };
         let lacks_runs = self.change(slot, |series| series.join_compacted(producer, compacted));
@@ -301,7 +306,8 @@ impl Merged {
                 let taken = self.take_compacted(key, identity, *producer, compacted.clone());
                 result = result.and(self.noted(taken));
             }
-            for Run { report, is_folded } in &series.runs {
+            for run in &series.runs {
+                let Run { report, is_folded } = &**run;
                 let lease = self.producers.lease(report.producer, report.epoch);
                 if lease.is_none() && !report.mode.is_retained() {
                     continue;

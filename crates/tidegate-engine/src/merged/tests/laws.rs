@@ -4,6 +4,7 @@
 
 use proptest::prelude::*;
 
+use super::super::series::{MergedSeries, RunIndex};
 use super::*;
 
 #[derive(Clone, Debug)]
@@ -211,4 +212,25 @@ fn the_part_of_a_producer_is_its_newest_value_or_none() {
     assert_eq!(parts("x"), [Some(5.0), Some(9.0)]);
     assert_eq!(parts("level"), [Some(8.0), Some(9.0)]);
     assert_eq!(parts("h"), [None]);
+}
+
+proptest! {
+    /// The guess makes a search shorter, and changes nothing of its result.
+    #[test]
+    fn a_report_has_the_same_index_by_any_guess(
+        runs in prop::collection::btree_set((0..4u8, 1..6u64), 0..12), producer in 0..4u8, start in 1..6u64, guess in 0..14usize,
+    ) {
+        let mut all = MergedSeries::new(Key::of(&identity("x")), identity("x"));
+        for (producer, start) in &runs {
+            let report = report(*producer, *start, 1, 1);
+            let place = all.index_of(&report, 0);
+            all.take(place, report, false);
+        }
+        let at = runs.range(..(producer, start)).count();
+        let is_known = runs.contains(&(producer, start));
+        let expected = if is_known { RunIndex::Known(at) } else { RunIndex::New(at) };
+        prop_assert_eq!(all.index_of(&report(producer, start, 2, 1), guess), expected);
+        let own = runs.iter().filter(|(other, _)| *other == producer).count();
+        prop_assert_eq!(all.runs_beside(at, id(producer)), own);
+    }
 }
