@@ -38,7 +38,7 @@ pub(super) struct Broker {
 }
 
 impl Broker {
-    /// NATS servers that are not started, for so many agents.
+    /// NATS servers that are not started, for so many agents of one GPU.
     pub(super) fn nats(
         binary: &Path,
         servers: usize,

@@ -152,7 +152,7 @@ impl Network {
         let ports = ports.collect::<Result<Vec<u16>, BenchError>>()?;
         let (brokers, upstreams, of_producers, of_replicas) = match &options.engine {
             EngineChoice::Nats(server) => {
-                let brokers = Broker::nats(server, options.servers, agents, logs)?;
+                let brokers = Broker::nats(server, options.servers, agents * options.gpus, logs)?;
                 let servers: Vec<_> = brokers.iter().map(|broker| broker.port).collect();
                 // A replica has one server, which may be another than that of its peer.
                 let upstreams = servers.iter().copied().cycle().take(REPLICAS).collect();
