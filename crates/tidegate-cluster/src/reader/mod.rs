@@ -48,8 +48,8 @@ pub struct ReaderConfig {
     pub max_lag: Duration,
     /// The most runs whose pages are in the store, of all producers, and the most producers (default: 20,000).
     pub max_runs: usize,
-    /// A producer that has claimed a run is expected for this long, if it has not sent a page (default: 15 min).
-    pub claim_memory: Duration,
+    /// A producer is expected for this long after its last message or claim, unless it said goodbye (default: 15 min).
+    pub expected_for: Duration,
 }
 
 impl ReaderConfig {
@@ -63,7 +63,7 @@ impl ReaderConfig {
             windows: WindowMergeLimits::default(),
             max_lag: Duration::from_secs(5),
             max_runs: 20_000,
-            claim_memory: Duration::from_mins(15),
+            expected_for: Duration::from_mins(15),
         }
     }
 }
@@ -212,7 +212,7 @@ impl PageReader {
     pub fn tick(&mut self, now: UnixNanos) {
         self.merged.sweep(self.clock.store_time(now));
         self.windows.values_mut().for_each(|windows| windows.expire(now));
-        self.producers.expire(now, nanos(self.config.claim_memory));
+        self.producers.expire(now, nanos(self.config.expected_for));
     }
 
     /// Sets the producers that are expected even if they never reported. All others with a living run are expected
@@ -274,7 +274,10 @@ impl PageReader {
     }
 
     fn should_report(&self, now: UnixNanos) -> BTreeSet<&ProducerName> {
-        let mut expected = self.producers.expected(now, nanos(self.config.claim_memory));
+        let memory = nanos(self.config.expected_for);
+        let mut expected = self
+            .producers
+            .expected(now, memory, |producer| self.folded_at(producer));
         expected.extend(&self.expected);
         expected
     }

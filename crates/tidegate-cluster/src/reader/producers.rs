@@ -88,6 +88,8 @@ pub(super) struct ProducerEntry {
     pub(super) counts: ProducerCounts,
     /// When it last claimed a run, by our clock.
     pub(super) claimed: Option<UnixNanos>,
+    /// When the last message of a run was sent whose pages are gone, by our clock.
+    forgotten: Option<UnixNanos>,
 }
 
 /// All producers. The number of runs and claims has a limit.
@@ -131,11 +133,12 @@ impl ProducerList {
     /// Forgets a run whose pages are gone, unless it has said more.
     pub(super) fn forget(&mut self, run: &RunName, through: u64) {
         if let Some(entry) = self.by_name.get_mut(&run.producer) {
-            let before = entry.runs.len();
-            entry
-                .runs
-                .retain(|epoch, known| *epoch != run.epoch || known.through > through);
-            self.runs -= before - entry.runs.len();
+            let known = entry.runs.get(&run.epoch);
+            if let Some(over) = known.filter(|known| known.through <= through) {
+                entry.forgotten = entry.forgotten.max(Some(over.seen));
+                entry.runs.remove(&run.epoch);
+                self.runs -= 1;
+            }
         }
     }
 
@@ -177,16 +180,24 @@ impl ProducerList {
         reporting.map(|(name, _)| name).collect()
     }
 
-    /// The producers that should report: those with a run that has not ended, and those that have claimed one lately.
-    pub(super) fn expected(&self, now: UnixNanos, memory_ns: u64) -> BTreeSet<&ProducerName> {
-        let is_expected = |entry: &ProducerEntry| {
-            let has_run = entry.runs.values().any(|run| !run.has_ended);
-            let is_claimed = entry
-                .claimed
-                .is_some_and(|at| now.saturating_sub(at) <= memory_ns);
-            has_run || (entry.runs.is_empty() && is_claimed)
+    /// The producers that should report: those with a run that has not ended and that was alive lately, and those that have
+    /// claimed a run lately and sent nothing of it. `folded`: when the newest record of the producer was written, by our
+    /// clock. The run of an earlier claim is over then.
+    pub(super) fn expected(
+        &self,
+        now: UnixNanos,
+        memory_ns: u64,
+        folded: impl Fn(&ProducerName) -> Option<UnixNanos>,
+    ) -> BTreeSet<&ProducerName> {
+        let is_recent = |at: UnixNanos| now.saturating_sub(at) <= memory_ns;
+        let is_expected = |(name, entry): &(&ProducerName, &ProducerEntry)| {
+            let mut runs = entry.runs.values();
+            let has_run = runs.any(|run| !run.has_ended && is_recent(run.seen));
+            let over = || entry.forgotten.max(folded(name));
+            let is_claimed = |at: UnixNanos| is_recent(at) && Some(at) > over();
+            has_run || (entry.runs.is_empty() && entry.claimed.is_some_and(is_claimed))
         };
-        let expected = self.by_name.iter().filter(|(_, entry)| is_expected(entry));
+        let expected = self.by_name.iter().filter(is_expected);
         expected.map(|(name, _)| name).collect()
     }
 }

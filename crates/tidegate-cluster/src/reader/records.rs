@@ -5,7 +5,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
-use tidegate_engine::partition_id;
+use tidegate_engine::{UnixNanos, partition_id};
 
 use super::PageReader;
 use crate::{PageHeaders, ProducerName, RecordDigest, RetainedSeries, StoreMessage, Subject, encode_record};
@@ -18,6 +18,8 @@ pub(crate) type RecordPlace = (u16, ProducerName);
 pub(crate) struct KnownRecord {
     /// Its sequence; 0: there is none.
     pub(crate) sequence: u64,
+    /// When it was written, by our clock; 0: here.
+    pub(super) seen: UnixNanos,
     /// The hashes of its content.
     pub(super) digest: Option<RecordDigest>,
     /// Whether it has something that is not known here: nothing may replace it then.
@@ -144,6 +146,13 @@ impl PageReader {
     pub(crate) fn known_records(&self) -> BTreeSet<RecordPlace> {
         let known = self.records.known.iter().filter(|(_, known)| known.sequence > 0);
         known.map(|(place, _)| place.clone()).collect()
+    }
+
+    /// When the newest record of a producer was written, by our clock, as far as another replica wrote it.
+    pub(super) fn folded_at(&self, producer: &ProducerName) -> Option<UnixNanos> {
+        let partitions = 0..self.config.partitions.max(1);
+        let records = partitions.filter_map(|at| self.records.known.get(&(at, producer.clone())));
+        records.map(|record| record.seen).max()
     }
 
     /// A producer whose records have changed since the last call.

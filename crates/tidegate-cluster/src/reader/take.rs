@@ -75,7 +75,7 @@ impl PageReader {
                 self.take_page(&place, stored, now)
             }
             Subject::Retained { partition, producer } => {
-                self.take_record(*partition, producer, stored, is_current)
+                self.take_record((*partition, producer), stored, seen, is_current)
             }
         };
         result.inspect_err(|error| self.note_error(&subject, stored.sequence, error))
@@ -198,9 +198,9 @@ impl PageReader {
 
     fn take_record(
         &mut self,
-        partition: u16,
-        producer: &ProducerName,
+        (partition, producer): (u16, &ProducerName),
         stored: &StoredMessage,
+        seen: UnixNanos,
         is_current: bool,
     ) -> Result<(), PageError> {
         let headers = PageHeaders::parse(&stored.message.headers)?;
@@ -220,6 +220,7 @@ impl PageReader {
         self.stats.refused += refused;
         let record = KnownRecord {
             sequence: stored.sequence,
+            seen,
             digest: Some(digest),
             is_unreadable: refused > 0,
             is_lost: false,

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
+use bytes::Bytes;
 use tidegate_engine::{
     AttributeFilter, Function, Grouping, MergeMode, OnStale, Pattern, SeriesSource, SourceStatus, SubWindow,
     Value,
@@ -137,6 +138,53 @@ fn a_silent_producer_is_missing_and_one_that_said_goodbye_is_not() {
     assert_eq!(shown(&mut reader_of_both), Some(Value::Int(2)), "its totals stay");
     reader.expect([producer(3)].into());
     assert_eq!(reader.status(NOW).expected, 3);
+}
+
+/// A claim of a run, at a time after the others.
+fn claim(number: u8, sequence: u64, after: u64) -> StoredMessage {
+    let subject = Subject::Producer(producer(number));
+    StoredMessage {
+        message: StoreMessage {
+            subject: subject.text("c"),
+            headers: Vec::new(),
+            body: Bytes::new(),
+        },
+        sequence,
+        time: NOW + after * SECOND,
+    }
+}
+
+#[test]
+fn a_producer_is_not_missing_after_its_run_was_folded() {
+    let expected = |reader: &PageReader, after: u64| reader.status(NOW + after * SECOND).expected;
+    let mut leader = caught_up([claim(1, 1, 0), page(1, 2, 7), bye(1, 3)]);
+    leader.fold(&run(1, 5));
+    let mut records = leader.missing_records(&producer(1), true).unwrap();
+    let record = StoredMessage {
+        message: records.remove(0).message,
+        sequence: 4,
+        time: NOW + 60 * SECOND,
+    };
+    leader.forget_run(&run(1, 5), 3);
+    assert_eq!(expected(&leader, 60), 0, "the leader has folded the run");
+    // The order of a first read may be any.
+    for order in [[claim(1, 1, 0), record.clone()], [record.clone(), claim(1, 1, 0)]] {
+        let reader = caught_up(order);
+        assert_eq!(expected(&reader, 60), 0, "the record has the run of the claim");
+    }
+    let mut again = caught_up([]);
+    again.take(&record, false, NOW + 60 * SECOND).unwrap();
+    again.take(&claim(1, 5, 61), false, NOW + 61 * SECOND).unwrap();
+    assert_eq!(expected(&again, 62), 1, "it has begun another run");
+    assert_eq!(expected(&again, 61 + 15 * 60 + 1), 0, "it never sent a page");
+}
+
+#[test]
+fn a_silent_producer_is_missing_until_its_run_may_be_folded() {
+    let reader = caught_up([claim(1, 1, 0), page(1, 2, 7)]);
+    let silent = |after: u64| reader.silent(NOW + after * SECOND).len();
+    assert_eq!([silent(0), silent(4), silent(15 * 60)], [0, 1, 1]);
+    assert_eq!(silent(15 * 60 + 1), 0);
 }
 
 #[test]

@@ -50,7 +50,7 @@ impl Replica {
         let reader = ReaderConfig {
             partitions: PARTITIONS,
             merged,
-            claim_memory: Duration::from_secs(20),
+            expected_for: Duration::from_secs(20),
             ..ReaderConfig::new(CLUSTER)
         };
         let leader = LeaderConfig {

@@ -205,7 +205,7 @@ impl Node {
         };
         let reader = ReaderConfig {
             merged,
-            claim_memory: Duration::from_secs(1),
+            expected_for: Duration::from_secs(1),
             ..ReaderConfig::new(CLUSTER)
         };
         let leader = LeaderConfig {
