@@ -9,6 +9,7 @@ use tidegate_cluster::{ClusterEngine, EngineStatus, StoreSession};
 use tokio::runtime::Handle;
 use tokio::sync::watch;
 use tokio::task::AbortHandle;
+use tokio::time::Instant;
 
 use crate::link::NatsLink;
 use crate::session::open_session;
@@ -72,10 +73,13 @@ async fn keep_connected(shared: Arc<NatsShared>, links: watch::Sender<CurrentLin
         match NatsLink::connect(&shared).await {
             Ok(link) => {
                 let link = Arc::new(link);
-                backoff = MIN_BACKOFF;
                 shared.note_connected(&link.connection.server());
                 links.send_replace(Some(link.clone()));
+                let begun = Instant::now();
                 link.lost().await;
+                if begun.elapsed() >= MAX_BACKOFF {
+                    backoff = MIN_BACKOFF;
+                }
                 links.send_replace(None);
                 shared.note_lost();
             }

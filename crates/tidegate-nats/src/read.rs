@@ -3,6 +3,7 @@
 //! Reads: a consumer begins with the last message of each subject. The engine asks for a batch at a time, so a slow state
 //! machine slows its own reads only.
 
+mod repair;
 mod subjects;
 
 use std::collections::VecDeque;
@@ -61,6 +62,11 @@ pub(crate) async fn read(
     scope: ReadScope,
 ) -> Result<StoreReply, StoreError> {
     let begin = Instant::now();
+    if shared.reads.has_failed() {
+        let repaired = repair::remove_unreadable(link, shared).await;
+        // The read shows whether anything is left.
+        repaired.unwrap_or_else(|error| shared.note_error(error));
+    }
     let config = consumer_config(&shared.cluster, scope);
     let result = match link.stream.create_consumer(config).await {
         Ok(consumer) => {

@@ -10,7 +10,7 @@ use tidegate_cluster::{CallId, ClusterStore, StoreCall, StoreError, StoreEvent, 
 use tokio::runtime::Handle;
 use tokio::sync::{mpsc, watch};
 use tokio::task::{Id, JoinError, JoinSet};
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 
 use crate::engine::CurrentLink;
 use crate::link::NatsLink;
@@ -132,11 +132,20 @@ async fn run(
 
 impl SessionContext {
     async fn carry_out(mut self, id: CallId, call: StoreCall) {
+        let is_read = matches!(call, StoreCall::ReadAll(_));
         let result = match self.link().await {
-            Some(link) => tokio::select! {
-                result = self.perform(&link, id, call) => result,
-                () = link.lost() => Err(StoreError::Unavailable("the connection is lost".to_owned())),
-            },
+            Some(link) => {
+                let begun = Instant::now();
+                tokio::select! {
+                    result = self.perform(&link, id, call) => result,
+                    () = link.lost() => {
+                        if is_read {
+                            self.shared.reads.note_lost(begun.elapsed());
+                        }
+                        Err(StoreError::Unavailable("the connection is lost".to_owned()))
+                    }
+                }
+            }
             None => Err(StoreError::Unavailable(self.shared.outage())),
         };
         // Nobody waits for the answer if this fails.

@@ -3,6 +3,7 @@
 //! What all tasks of an engine share.
 
 use std::fmt::Display;
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -17,10 +18,41 @@ use crate::stream::subject_prefix;
 /// The same problem is logged this often at most.
 const LOG_INTERVAL: Duration = Duration::from_mins(1);
 
+/// A read that ends with its connection after less than this time may have met a message that the client can't read.
+const SHORT_READ: Duration = Duration::from_secs(10);
+
+/// So many short reads in a row are no accident.
+const MAX_SHORT_READS: u32 = 3;
+
+/// The short reads in a row that ended with their connections.
+#[derive(Default)]
+pub(crate) struct LostReads(AtomicU32);
+
+impl LostReads {
+    /// Notes that a read ended with its connection.
+    pub(crate) fn note_lost(&self, took: Duration) {
+        if took < SHORT_READ {
+            self.0.fetch_add(1, Relaxed);
+        } else {
+            self.0.store(0, Relaxed);
+        }
+    }
+
+    /// Whether there were too many. The count begins again.
+    pub(crate) fn has_failed(&self) -> bool {
+        let has_failed = self.0.load(Relaxed) >= MAX_SHORT_READS;
+        if has_failed {
+            self.0.store(0, Relaxed);
+        }
+        has_failed
+    }
+}
+
 pub(crate) struct NatsShared {
     pub(crate) config: NatsConfig,
     pub(crate) cluster: String,
     pub(crate) clock: StoreClock,
+    pub(crate) reads: LostReads,
     status: Mutex<EngineStatus>,
     /// The first permission that the user lacks in the present connection.
     denied: Mutex<Option<String>>,
@@ -34,6 +66,7 @@ impl NatsShared {
             config,
             cluster: cluster.to_owned(),
             clock: StoreClock::new(),
+            reads: LostReads::default(),
             status: Mutex::default(),
             denied: Mutex::default(),
             failures: Every::new(LOG_INTERVAL),
@@ -103,6 +136,16 @@ impl NatsShared {
 
     pub(crate) fn note_sent(&self, bytes: usize) {
         self.status.lock().sent_bytes += bytes as u64;
+    }
+
+    /// Counts and logs a message that was removed, because no client can read it.
+    pub(crate) fn note_removed(&self, subject: &str, sequence: u64) {
+        self.status.lock().refused.invalid += 1;
+        tracing::error!(
+            subject,
+            sequence,
+            "removed a message whose headers or subject are not valid: it kept all replicas from reading"
+        );
     }
 
     /// Decodes a message and notes its time and its size. A message that is not readable is logged; the reader counts it.
