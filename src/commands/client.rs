@@ -243,8 +243,30 @@ pub(super) fn sparkline(numbers: &[f64]) -> String {
         .collect()
 }
 
+/// The text without characters that a terminal obeys: names come from outside.
+pub(super) fn printable(text: &str) -> String {
+    let is_obeyed = |c: char| c.is_control() || BIDIRECTIONAL.contains(c);
+    let mut printable = String::with_capacity(text.len());
+    for c in text.chars() {
+        if is_obeyed(c) {
+            printable.extend(c.escape_default());
+        } else {
+            printable.push(c);
+        }
+    }
+    printable
+}
+
+/// Characters that change the order of others.
+const BIDIRECTIONAL: &str =
+    "\u{61c}\u{200e}\u{200f}\u{202a}\u{202b}\u{202c}\u{202d}\u{202e}\u{2066}\u{2067}\u{2068}\u{2069}";
+
 /// Rows under a head, as wide as need be; the first column to the left.
 pub(super) fn table(head: &[&str], rows: &[Vec<String>]) -> String {
+    let rows = rows
+        .iter()
+        .map(|row| row.iter().map(|cell| printable(cell)).collect());
+    let rows: Vec<Vec<String>> = rows.collect();
     let widths: Vec<usize> = (0..head.len())
         .map(|column| {
             let cells = rows.iter().filter_map(|row| row.get(column));
@@ -254,7 +276,7 @@ pub(super) fn table(head: &[&str], rows: &[Vec<String>]) -> String {
         .collect();
     let mut text = String::new();
     let head = head.iter().map(|word| (*word).to_owned()).collect();
-    for row in std::iter::once(&head).chain(rows) {
+    for row in std::iter::once(&head).chain(&rows) {
         let cells = row
             .iter()
             .zip(&widths)
@@ -271,6 +293,12 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn names_in_a_table_can_t_write_to_the_terminal() {
+        let rows = [vec!["a\u{1b}[2J\nb\u{202e}c".to_owned()]];
+        assert_eq!(table(&["NAME"], &rows), "NAME\na\\u{1b}[2J\\nb\\u{202e}c\n");
+    }
 
     #[test]
     fn numbers_and_labels_are_short() {

@@ -90,7 +90,7 @@ fn show(id: &str, cluster: &Value) -> String {
 fn reason(error: &Value) -> String {
     error
         .as_str()
-        .map_or_else(String::new, |error| format!(" ({error})"))
+        .map_or_else(String::new, |error| format!(" ({})", client::printable(error)))
 }
 
 fn yes(flag: &Value) -> &'static str {

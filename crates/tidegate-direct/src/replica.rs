@@ -15,6 +15,9 @@ use crate::copies::{of_copy, order, put_newer, set_order, stored_order, to_copy}
 use crate::limits::{MAX_CALL_BYTES, MAX_CALL_MESSAGES};
 use crate::wire::{MessageCopy, MessageHead, PublishCode};
 
+/// The longest lease (1 min). A replica that asks for more has a fault, and must not lead for ever.
+const MAX_LEASE_NS: u64 = 60_000_000_000;
+
 /// The most removed pages that are remembered. Beyond it, a page may come back, and it is folded and removed again.
 const MAX_REMOVED: usize = 16_384;
 
@@ -102,7 +105,8 @@ impl Replica {
         }
         let now = clock::now();
         let time = now.saturating_sub(copy.age_ns);
-        let lease_end = (copy.lease_ns > 0).then(|| now.saturating_add(copy.lease_ns));
+        let lease_ns = copy.lease_ns.min(MAX_LEASE_NS);
+        let lease_end = (lease_ns > 0).then(|| now.saturating_add(lease_ns));
         let result = self
             .store
             .change(|store| put_newer(store, message, time, lease_end));
@@ -130,7 +134,8 @@ impl Replica {
             return Err(unavailable("the record is not one of this cluster"));
         }
         let now = clock::now();
-        let lease_end = term.map(|term| now.saturating_add(term.as_nanos() as u64));
+        let term = term.map(|term| (term.as_nanos() as u64).min(MAX_LEASE_NS));
+        let lease_end = term.map(|term| now.saturating_add(term));
         self.store.change(|store| {
             let current = store.get(&record.subject);
             let current_order = stored_order(current);
@@ -148,11 +153,16 @@ impl Replica {
         })
     }
 
-    /// Removes the messages that are not newer than these.
+    /// Removes the pages that are not newer than these. Nothing else is ever removed.
     pub(crate) fn remove(&self, heads: &[MessageHead]) {
-        self.note_removed(heads);
+        let is_page = |head: &&MessageHead| {
+            let subject = Subject::parse(&self.cluster, &head.subject);
+            matches!(subject, Some(Subject::Page { .. }))
+        };
+        let heads: Vec<_> = heads.iter().filter(is_page).cloned().collect();
+        self.note_removed(&heads);
         self.store.change(|store| {
-            for head in heads {
+            for head in &heads {
                 if stored_order(store.get(&head.subject)) <= head.order {
                     store.remove(&head.subject);
                 }
@@ -275,6 +285,50 @@ mod tests {
         // The run said more after it was folded.
         assert_eq!(replica.publish(&page(1, 6)), PublishCode::Stored);
         assert_eq!(replica.list(0).len(), 2);
+    }
+
+    #[test]
+    fn a_peer_removes_pages_and_nothing_else() {
+        let replica = replica();
+        let record = |subject: &str| MessageCopy {
+            subject: subject.to_owned(),
+            headers: "tg-order:1\n".to_owned(),
+            ..MessageCopy::default()
+        };
+        assert_eq!(replica.publish(&page(1, 5)), PublishCode::Stored);
+        for subject in ["tg.c.r.00.p", "tg.c.k.producers.p"] {
+            assert_eq!(replica.publish(&record(subject)), PublishCode::Stored);
+        }
+        let heads = [
+            "tg.c.p.00.p.1.1",
+            "tg.c.r.00.p",
+            "tg.c.k.producers.p",
+            "tg.other.p.00.p.1.1",
+            "x",
+        ];
+        let heads = heads.map(|subject| MessageHead {
+            subject: subject.to_owned(),
+            order: u64::MAX,
+            sequence: 0,
+        });
+        replica.remove(&heads);
+        assert_eq!(replica.list(0).len(), 2);
+        assert_eq!(replica.removed.lock().orders.len(), 1);
+    }
+
+    #[test]
+    fn no_lease_is_longer_than_a_minute() {
+        let replica = replica();
+        let lease = MessageCopy {
+            subject: "tg.c.k.leader".to_owned(),
+            headers: "tg-order:1\n".to_owned(),
+            lease_ns: u64::MAX,
+            ..MessageCopy::default()
+        };
+        assert_eq!(replica.publish(&lease), PublishCode::Stored);
+        let after = clock::now() + MAX_LEASE_NS;
+        let over = replica.store.change(|store| store.expire(after));
+        assert_eq!(over.len(), 1);
     }
 
     #[test]

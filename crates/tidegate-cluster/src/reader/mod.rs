@@ -133,6 +133,8 @@ pub struct PageReader {
     highest: (u64, UnixNanos),
     /// When the store was last seen to have lost messages.
     lost_at: Option<UnixNanos>,
+    /// When there was last no room for a run.
+    refused_at: Option<UnixNanos>,
     /// The replica that has exported the newest deltas.
     deltas: DeltaRecord,
     /// The cluster has another number of partitions.
@@ -173,6 +175,7 @@ impl PageReader {
             clock: BrokerClock::default(),
             highest: (0, 0),
             lost_at: None,
+            refused_at: None,
             deltas: DeltaRecord::default(),
             mismatch: None,
             stats: ReaderStats::default(),
@@ -251,7 +254,10 @@ impl PageReader {
             .values()
             .flat_map(|entry| entry.runs.values());
         let mut records = self.records.known.values();
-        let has_gaps = runs.any(|run| !run.is_whole()) || records.any(|record| record.is_unreadable);
+        let memory = nanos(self.config.expected_for);
+        let is_full = self.refused_at.is_some_and(|at| now.saturating_sub(at) <= memory);
+        let has_gaps =
+            is_full || runs.any(|run| !run.is_whole()) || records.any(|record| record.is_unreadable);
         let state = match self.caught_up_at {
             None => ReplicaState::CatchingUp,
             Some(_) if !self.is_ready(now) => ReplicaState::Stale,

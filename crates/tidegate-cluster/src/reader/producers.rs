@@ -8,6 +8,9 @@ use tidegate_engine::UnixNanos;
 
 use crate::{ProducerName, RunName};
 
+/// The most runs of a producer whose pages are in the store. One producer must not take the place of the others.
+const MAX_RUNS_OF_PRODUCER: usize = 1_024;
+
 /// The most unreadable pages of a run that are remembered. A run with more is never folded here.
 const MAX_BAD_PAGES: usize = 64;
 
@@ -119,8 +122,9 @@ impl ProducerList {
 
     /// The entry of a run; `None`: it is new and has no place.
     pub(super) fn run(&mut self, run: &RunName) -> Option<&mut RunEntry> {
-        let has_room = self.runs < self.most;
         let known = self.by_name.get(&run.producer);
+        let own = known.map_or(0, |known| known.runs.len());
+        let has_room = self.runs < self.most && own < MAX_RUNS_OF_PRODUCER;
         let is_new = !known.is_some_and(|known| known.runs.contains_key(&run.epoch));
         if is_new && !has_room {
             return None;

@@ -112,6 +112,7 @@ impl PageReader {
     ) -> Result<(), PageError> {
         let Some(entry) = self.producers.run(place.run) else {
             self.stats.refused += 1;
+            self.refused_at = Some(now);
             return Ok(());
         };
         entry.seen = entry.seen.max(place.seen);

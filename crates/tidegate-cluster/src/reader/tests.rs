@@ -188,6 +188,29 @@ fn a_silent_producer_is_missing_until_its_run_may_be_folded() {
 }
 
 #[test]
+fn one_producer_does_not_take_the_room_of_the_others() {
+    let of_run = |epoch: u64| {
+        let mut page = page(1, epoch, 1);
+        page.message.subject = page.message.subject.replace(".5.", &format!(".{epoch}."));
+        page.message.headers.iter_mut().for_each(|(name, value)| {
+            if name == "tg-epoch" {
+                *value = epoch.to_string();
+            }
+        });
+        page
+    };
+    let mut reader = caught_up((10..1_100).map(of_run));
+    assert_eq!(reader.stats().refused, 1_090 - 1_024);
+    assert_eq!(
+        reader.status(NOW).state,
+        ReplicaState::Partial,
+        "runs are missing"
+    );
+    reader.take(&page(2, 2_000, 5), false, NOW).unwrap();
+    assert_eq!(reader.stats().refused, 1_090 - 1_024, "another producer has room");
+}
+
+#[test]
 fn a_poison_page_counts_once_and_stops_nothing() {
     let poison = |sequence| {
         let mut poison = page(1, sequence, 1);

@@ -16,6 +16,9 @@ const RUN_DISTANCE: u64 = 1 << 36;
 /// the clock was set back meanwhile.
 const CLOCK_DISTANCE: u64 = 1 << 30;
 
+/// The highest number. Sequences that begin with it do not overflow.
+const MAX_NUMBER: UnixNanos = i64::MAX as u64;
+
 /// The bits of the nonce that a number has: 1 ms. A store that lost the last number can't cause two equal ones.
 const NONCE_MASK: u64 = (1 << 20) - 1;
 
@@ -90,10 +93,11 @@ impl EpochClaim {
     }
 }
 
-/// The number in a record; 0: the record has none.
+/// The number in a record; 0: the record has none that a producer has claimed. No clock is that far (the year 2262).
 fn epoch_of(body: &Bytes) -> UnixNanos {
     let text = std::str::from_utf8(body).unwrap_or_default();
-    text.parse().unwrap_or_default()
+    let number = text.parse().ok().filter(|number| *number <= MAX_NUMBER);
+    number.unwrap_or_default()
 }
 
 #[cfg(test)]
@@ -135,5 +139,11 @@ mod tests {
     fn a_run_has_a_higher_number_although_its_clock_was_set_back() {
         assert_eq!(claimed(0, 5), LAST + RUN_DISTANCE + 5);
         assert!(claimed(SECOND, 0) >= LAST + RUN_DISTANCE);
+    }
+
+    #[test]
+    fn a_number_that_no_clock_has_is_not_a_claim() {
+        assert_eq!(epoch_of(&u64::MAX.to_string().into()), 0);
+        assert_eq!(epoch_of(&MAX_NUMBER.to_string().into()), MAX_NUMBER);
     }
 }

@@ -63,8 +63,8 @@ impl Merged {
         });
         for share in &mut shares {
             let compacted = series.compacted_of(share.producer);
-            share.runs =
-                series.runs_of(share.producer).len() as u64 + compacted.map_or(0, |total| total.runs);
+            let runs = series.runs_of(share.producer).len() as u64;
+            share.runs = runs.saturating_add(compacted.map_or(0, |total| total.runs));
         }
         shares
     }
