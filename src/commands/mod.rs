@@ -11,6 +11,7 @@ pub mod components;
 pub mod composites;
 pub mod explain;
 mod fetch;
+pub mod graph;
 pub mod load;
 pub mod plugin_host;
 pub mod query;
@@ -55,6 +56,8 @@ enum Command {
     Quickstart(quickstart::QuickstartArgs),
     /// Check a configuration and build its graph, without starting it
     Validate(validate::ValidateArgs),
+    /// Print the pipelines of a configuration as text or as a picture, without starting them
+    Graph(graph::GraphArgs),
     /// List the components of this binary with their signals, stability and options
     Components(components::ComponentsArgs),
     /// Query a running gateway with PromQL
@@ -85,6 +88,7 @@ impl Cli {
             Command::Run(args) => run::run(&args),
             Command::Quickstart(args) => quickstart::run(&args),
             Command::Validate(args) => validate::run(&args),
+            Command::Graph(args) => graph::run(&args),
             Command::Components(args) => components::run(&args),
             Command::Query(args) => query::run(&args),
             Command::Composites(args) => composites::run(&args),

@@ -2,8 +2,9 @@
 
 //! `validate`: everything that can be known about a configuration without opening anything.
 
+use super::Failure;
+use super::load::{self, Loaded};
 use super::run::runtime;
-use super::{Failure, load};
 use crate::component::Shared;
 use crate::service::Graph;
 
@@ -23,7 +24,13 @@ pub struct ValidateArgs {
 /// # Errors
 /// The configuration has errors, a component can't be built, or the runtime can't start.
 pub fn run(args: &ValidateArgs) -> Result<(), Failure> {
-    let mut loaded = load::load(&args.config)?;
+    check(&args.config)?.print_warnings();
+    Ok(())
+}
+
+/// A configuration that can run, with its warnings. Prints all problems when there are errors.
+pub(super) fn check(config: &load::ConfigArgs) -> Result<Loaded, Failure> {
+    let mut loaded = load::load(config)?;
     let shared = std::sync::Arc::new(Shared::default());
     // Some clients ask for a runtime when they are made, although they open nothing before they are started.
     let runtime = runtime()?;
@@ -32,6 +39,5 @@ pub fn run(args: &ValidateArgs) -> Result<(), Failure> {
         Ok(graph) => loaded.build_warned(graph.warnings),
         Err(errors) => return Err(loaded.build_failed(errors)),
     }
-    loaded.print_warnings();
-    Ok(())
+    Ok(loaded)
 }

@@ -25,6 +25,7 @@ mod delivery;
 mod examples;
 mod exposed;
 mod falling;
+mod graph;
 mod hostile;
 mod kafka_transport;
 mod kit;
