@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
-//! The loading that `run` and `validate` share: from `--config` and `--set` to a plan, with every problem on standard
-//! error.
+//! The loading that `run`, `validate` and `config` share: from `--config` and `--set` to a plan, with every problem on
+//! standard error.
 
 use super::{Failure, components, fetch};
-use crate::config::{At, Class, Loader, Problems, Registry, print_redacted};
+use crate::config::{At, Class, Document, Loader, Problems, Registry, print_redacted};
 use crate::service::Plan;
 use crate::service::graph::BuildError;
 
@@ -50,6 +50,18 @@ fn fetched(loader: Loader<'static>, url: &str) -> Loader<'static> {
     }
 }
 
+/// A configuration, with all that is wrong with it.
+pub struct Checked {
+    /// The configuration as far as it could be read.
+    pub document: Option<Document>,
+    /// Whether all files and arguments could be read.
+    pub is_read: bool,
+    /// The plan of the pipelines to build; `None` if there are errors.
+    pub plan: Option<Plan>,
+    /// Everything found.
+    pub problems: Problems,
+}
+
 /// A configuration without errors.
 pub struct Loaded {
     /// The plan of the pipelines to build.
@@ -59,12 +71,17 @@ pub struct Loaded {
     problems: Problems,
 }
 
+/// Loads and checks; prints nothing.
+pub fn check(args: &ConfigArgs) -> Checked {
+    check_with(args.loader(), &args.feature_gates)
+}
+
 /// Loads; prints all problems when there are errors.
 ///
 /// # Errors
 /// `Reported`: the configuration has errors.
 pub fn load(args: &ConfigArgs) -> Result<Loaded, Failure> {
-    load_with(args.loader(), &args.feature_gates)
+    check(args).loaded()
 }
 
 /// The same, from a loader.
@@ -72,10 +89,10 @@ pub fn load(args: &ConfigArgs) -> Result<Loaded, Failure> {
 /// # Errors
 /// `Reported`: the configuration has errors.
 pub fn load_from(loader: Loader<'_>) -> Result<Loaded, Failure> {
-    load_with(loader, &[])
+    check_with(loader, &[]).loaded()
 }
 
-fn load_with(loader: Loader<'_>, feature_gates: &[String]) -> Result<Loaded, Failure> {
+fn check_with(loader: Loader<'_>, feature_gates: &[String]) -> Checked {
     let loaded = loader.load(&Kinds);
     let mut problems = loaded.problems;
     if !feature_gates.is_empty() {
@@ -86,16 +103,39 @@ fn load_with(loader: Loader<'_>, feature_gates: &[String]) -> Result<Loaded, Fai
     let plan = document
         .as_ref()
         .and_then(|document| Plan::resolve(document, &mut problems));
-    match plan.zip(document).filter(|_| !problems.has_errors()) {
-        Some((plan, document)) => Ok(Loaded {
-            plan,
-            // The options are decoded: it is known which of them are secrets.
-            shown: print_redacted(&document.root, &problems),
-            problems,
-        }),
-        None => {
-            eprint!("{problems}");
-            Err(Failure::Reported)
+    Checked {
+        document,
+        is_read: loaded.is_read,
+        plan: plan.filter(|_| !problems.has_errors()),
+        problems,
+    }
+}
+
+impl Checked {
+    fn loaded(self) -> Result<Loaded, Failure> {
+        match self.plan.zip(self.document) {
+            Some((plan, document)) => Ok(Loaded {
+                plan,
+                // The options are decoded: it is known which of them are secrets.
+                shown: print_redacted(&document.root, &self.problems),
+                problems: self.problems,
+            }),
+            None => {
+                eprint!("{}", self.problems);
+                Err(Failure::Reported)
+            }
+        }
+    }
+
+    /// Prints all problems.
+    ///
+    /// # Errors
+    /// `Reported`: the configuration has errors.
+    pub fn print_problems(&self) -> Result<(), Failure> {
+        eprint!("{}", self.problems);
+        match self.plan {
+            Some(_) => Ok(()),
+            None => Err(Failure::Reported),
         }
     }
 }

@@ -9,6 +9,7 @@ pub mod cluster;
 pub mod completion;
 pub mod components;
 pub mod composites;
+pub mod config;
 pub mod explain;
 mod fetch;
 pub mod graph;
@@ -58,6 +59,8 @@ enum Command {
     Validate(validate::ValidateArgs),
     /// Print the pipelines of a configuration as text or as a picture, without starting them
     Graph(graph::GraphArgs),
+    /// Print the effective configuration, or a JSON Schema for editors
+    Config(config::ConfigCommandArgs),
     /// List the components of this binary with their signals, stability and options
     Components(components::ComponentsArgs),
     /// Query a running gateway with PromQL
@@ -89,6 +92,7 @@ impl Cli {
             Command::Quickstart(args) => quickstart::run(&args),
             Command::Validate(args) => validate::run(&args),
             Command::Graph(args) => graph::run(&args),
+            Command::Config(args) => config::run(&args),
             Command::Components(args) => components::run(&args),
             Command::Query(args) => query::run(&args),
             Command::Composites(args) => composites::run(&args),

@@ -9,7 +9,7 @@ use std::process::Stdio;
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
-fn examples() -> Vec<PathBuf> {
+pub(crate) fn examples() -> Vec<PathBuf> {
     let directory = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("config");
     let mut found: Vec<_> = directory
         .read_dir()

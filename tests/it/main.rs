@@ -19,6 +19,7 @@ mod clocks;
 mod cluster;
 mod collector;
 mod composites;
+mod config;
 mod conservation;
 mod debugging;
 mod delivery;

@@ -59,6 +59,7 @@ fn check_kind(component: &Component, registry: &dyn Registry, cx: &mut Problems)
     if kinds.contains(&id.kind.as_str()) {
         return;
     }
+    cx.unread(options);
     kinds.sort_unstable();
     if let Some(instead) = foreign::instead(*class, &id.kind) {
         cx.at_key(options)

@@ -109,6 +109,7 @@ pub fn wrong_type<T: Decode>(node: &Node, cx: &mut Problems) -> Option<T> {
     if node.is_broken() {
         return None;
     }
+    cx.unread(node);
     let expected = T::type_help().with_article();
     cx.at(node)
         .error(format!("expected {expected}, found {}", node.describe()));
@@ -283,6 +284,7 @@ impl Decode for Duration {
         let help = unitless.then(|| "a duration needs a unit: ns, us, ms, s, m or h".to_owned());
         let expected = Self::type_help().with_article();
         let found = node.describe();
+        cx.unread(node);
         cx.at(node)
             .maybe_help(help)
             .error(format!("expected {expected}, found {found}"));

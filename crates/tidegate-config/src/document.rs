@@ -116,11 +116,13 @@ fn read_section(class: Class, section: Ordered<Node>, cx: &mut Problems, compone
     let first = components.len();
     for (key, options) in section.0 {
         let Some(id) = parse_id::<ComponentId>(&key, &options, cx) else {
+            cx.unread(&options);
             continue;
         };
         if components[first..].iter().any(|known| known.id == id) {
             let message = format!("another {class} has the same id {}", quoted(&key));
             cx.at_key(&options).error(message);
+            cx.unread(&options);
             continue;
         }
         components.push(Component { class, id, options });

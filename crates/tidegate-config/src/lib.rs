@@ -39,7 +39,7 @@ pub use document::{Component, Document, Pipeline, Reference, Service};
 pub use id::{Class, ComponentId, IdError, PipelineId};
 pub use load::{Loaded, Loader};
 pub use node::{Entry, Node, NodeValue, Path, Scalar, ScalarKind};
-pub use print::print_redacted;
+pub use print::{SubstitutedValues, print_redacted, print_yaml, redacted};
 pub use problems::{At, Problem, Problems, Severity};
 pub use secret::Secret;
 pub use signal::Signal;

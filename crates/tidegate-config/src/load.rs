@@ -63,6 +63,8 @@ pub struct Loaded {
     /// The configuration as far as it could be read, `None` when there is none at all. Runnable
     /// only if `problems` has no errors, also after the components have decoded their options.
     pub document: Option<Document>,
+    /// Whether all files, texts and `--set` arguments could be read. The document lacks those that could not.
+    pub is_read: bool,
     /// Everything found so far; decode the components' options into it as well.
     pub problems: Problems,
 }
@@ -109,20 +111,37 @@ impl<'a> Loader<'a> {
     /// Reads, merges, substitutes and checks.
     pub fn load(self, registry: &dyn Registry) -> Loaded {
         let mut problems = Problems::default();
-        let document = self.root(&mut problems).map(|root| {
+        let merged = self.merged(&mut problems);
+        let is_read = !problems.has_errors();
+        let document = merged.map(|root| {
+            let root = self.substituted(root, &mut problems);
             let document = Document::read(root, &mut problems);
             check::check(&document, registry, &mut problems);
             document
         });
-        Loaded { document, problems }
+        Loaded {
+            document,
+            is_read,
+            problems,
+        }
     }
 
     /// The merged tree with everything substituted, before anything is known about its meaning.
     pub fn root(self, problems: &mut Problems) -> Option<Node> {
-        let env: &Env<'_> = match &self.env {
+        let root = self.merged(problems)?;
+        Some(self.substituted(root, problems))
+    }
+
+    fn variables(&self) -> &Env<'_> {
+        match &self.env {
             Some(env) => env,
             None => &process_env,
-        };
+        }
+    }
+
+    /// The files with the `--set` arguments over them.
+    fn merged(&self, problems: &mut Problems) -> Option<Node> {
+        let env = self.variables();
         if self.inputs.is_empty() {
             let message = "at least one --config must be given";
             problems.at_span(None, "").error(message);
@@ -143,11 +162,14 @@ impl<'a> Loader<'a> {
                 lay(&mut root, node);
             }
         }
-        let mut root = root?;
+        root
+    }
+
+    fn substituted(&self, mut root: Node, problems: &mut Problems) -> Node {
         root.set_paths(Path::default());
-        substitute(&mut root, env, problems);
+        substitute(&mut root, self.variables(), problems);
         root.set_paths(Path::default());
-        Some(root)
+        root
     }
 
     fn input(mut self, input: Input) -> Self {

@@ -5,6 +5,8 @@
 use std::fmt;
 use std::sync::Arc;
 
+use serde_json::{Map, Number, Value as Json};
+
 use super::secret;
 use super::source::Span;
 
@@ -196,6 +198,18 @@ impl Node {
         self.get(key).unwrap_or(self)
     }
 
+    /// The value as JSON. Numbers that JSON can't express become strings.
+    pub fn to_json(&self) -> Json {
+        match &self.value {
+            NodeValue::Scalar(scalar) => scalar.to_json(),
+            NodeValue::List(items) => items.iter().map(Node::to_json).collect(),
+            NodeValue::Map(entries) => {
+                let pair = |entry: &Entry| (entry.key.clone(), entry.value.to_json());
+                Json::Object(entries.iter().map(pair).collect::<Map<_, _>>())
+            }
+        }
+    }
+
     /// Its description for messages: `the string "abc"`, `a map`. It does not quote secrets and substituted values.
     pub fn describe(&self) -> String {
         let scalar = match &self.value {
@@ -283,6 +297,19 @@ impl Node {
     fn has_credentials(&self) -> bool {
         self.scalar()
             .is_some_and(|scalar| secret::has_url_credentials(&scalar.text))
+    }
+}
+
+impl Scalar {
+    fn to_json(&self) -> Json {
+        let text = || Json::String(self.text.clone());
+        match self.kind {
+            ScalarKind::Null => Json::Null,
+            ScalarKind::Bool(truth) => truth.into(),
+            ScalarKind::Int(number) => Number::from_i128(number).map_or_else(text, Json::Number),
+            ScalarKind::Float(number) => Number::from_f64(number).map_or_else(text, Json::Number),
+            ScalarKind::Str => text(),
+        }
     }
 }
 

@@ -2,10 +2,19 @@
 
 //! The effective configuration as YAML with all secrets masked.
 
-use super::node::{Node, NodeValue, Scalar, ScalarKind};
+use super::node::{Entry, Node, NodeValue, Scalar, ScalarKind};
 use super::problems::Problems;
 use super::secret;
 use super::source::REDACTED;
+
+/// The treatment of values that came out of `${...}`.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum SubstitutedValues {
+    /// All of them are masked, because any of them may be a secret.
+    Masked,
+    /// They are shown like values that are written in a file: secrets are masked.
+    Shown,
+}
 
 /// Prints a tree as YAML in which values of secret options, of keys that sound like secrets, and what came out of
 /// `${...}` are `[REDACTED]`.
@@ -13,20 +22,68 @@ use super::source::REDACTED;
 /// `problems` must be the one that the tree was loaded and its options were decoded with: it knows
 /// which options have the type [`Secret`](super::Secret).
 pub fn print_redacted(root: &Node, problems: &Problems) -> String {
-    let mut printer = Printer {
-        problems,
-        out: String::new(),
+    print_yaml(&redacted(root, problems, SubstitutedValues::Masked))
+}
+
+/// A copy of a tree in which values of secret options and of keys that sound like secrets are `[REDACTED]`, as one would
+/// write it: `$$` stands for `$` where that is necessary.
+///
+/// `problems` is that of [`print_redacted`].
+pub fn redacted(root: &Node, problems: &Problems, substituted: SubstitutedValues) -> Node {
+    copy(root, &|node: &Node, text: &str| {
+        (substituted == SubstitutedValues::Masked && node.is_substituted())
+            || problems.hides(node.path())
+            || secret::has_url_credentials(text)
+    })
+}
+
+fn copy(node: &Node, is_secret: &dyn Fn(&Node, &str) -> bool) -> Node {
+    let value = match node.value() {
+        NodeValue::Map(entries) => {
+            let entry = |entry: &Entry| Entry {
+                key: entry.key.clone(),
+                value: copy(&entry.value, is_secret),
+            };
+            NodeValue::Map(entries.iter().map(entry).collect())
+        }
+        NodeValue::List(items) => NodeValue::List(items.iter().map(|item| copy(item, is_secret)).collect()),
+        NodeValue::Scalar(scalar) if scalar.kind != ScalarKind::Null && is_secret(node, &scalar.text) => {
+            return Node::string(REDACTED, node.span());
+        }
+        NodeValue::Scalar(scalar) => NodeValue::Scalar(Scalar {
+            kind: scalar.kind,
+            text: without_references(&scalar.text),
+            quoted: scalar.quoted,
+        }),
     };
+    Node::new(value, node.span())
+}
+
+/// A text that is read as this one: `$$` for each `$` that would begin a reference or stand for itself.
+fn without_references(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    let mut chars = text.chars().peekable();
+    while let Some(c) = chars.next() {
+        out.push(c);
+        if c == '$' && matches!(chars.peek(), Some('$' | '{')) {
+            out.push('$');
+        }
+    }
+    out
+}
+
+/// Prints a tree as YAML, with nothing masked.
+pub fn print_yaml(root: &Node) -> String {
+    let mut printer = Printer { out: String::new() };
     printer.block(root, 0);
     printer.out
 }
 
-struct Printer<'a> {
-    problems: &'a Problems,
+struct Printer {
     out: String,
 }
 
-impl Printer<'_> {
+impl Printer {
     /// A node that begins on a line of its own.
     fn block(&mut self, node: &Node, indent: usize) {
         match node.value() {
@@ -75,15 +132,10 @@ impl Printer<'_> {
             NodeValue::Map(_) => "{}".to_owned(),
             NodeValue::List(_) => "[]".to_owned(),
             NodeValue::Scalar(scalar) if scalar.kind == ScalarKind::Null => "null".to_owned(),
-            NodeValue::Scalar(scalar) if self.is_secret(node, scalar) => format!("\"{REDACTED}\""),
             NodeValue::Scalar(scalar) if scalar.kind == ScalarKind::Str => written(&scalar.text),
             NodeValue::Scalar(scalar) => scalar.text.clone(),
         };
         self.out.push_str(&text);
-    }
-
-    fn is_secret(&self, node: &Node, scalar: &Scalar) -> bool {
-        node.is_substituted() || self.problems.hides(node.path()) || secret::has_url_credentials(&scalar.text)
     }
 
     fn indent(&mut self, indent: usize) {

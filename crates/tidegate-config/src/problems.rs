@@ -69,6 +69,7 @@ pub struct Problems {
     more: usize,
     errors: usize,
     secret_paths: HashSet<Path>,
+    unread_paths: HashSet<Path>,
     pub(super) expressions: Expressions,
 }
 
@@ -141,10 +142,18 @@ impl Problems {
         self.secret_paths.insert(node.path().clone());
     }
 
+    /// No option reads this node and the values below it. So only their keys tell whether they are secrets.
+    pub(super) fn unread(&mut self, node: &Node) {
+        self.unread_paths.insert(node.path().clone());
+    }
+
     /// Whether the value at a path must be masked in prints.
     pub(super) fn hides(&self, path: &Path) -> bool {
-        let hidden = |path| self.secret_paths.contains(path);
-        secret::is_secret_path(path) || path.with_parents().any(hidden)
+        let hidden = |path: &Path| self.secret_paths.contains(path);
+        let unread = |path: &Path| self.unread_paths.contains(path);
+        secret::is_secret_path(path)
+            || path.with_parents().any(hidden)
+            || (path.keys_upwards().any(secret::is_suspicious_key) && path.with_parents().any(unread))
     }
 
     /// Whether further problems are only counted, so that help for them would be wasted.

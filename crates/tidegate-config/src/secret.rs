@@ -70,14 +70,30 @@ pub(super) fn is_secret_key(key: &str) -> bool {
     SECRET_MAPS.contains(&key.as_str()) || SECRET_ENDINGS.iter().any(|end| key.ends_with(end))
 }
 
+/// Words of keys that may name a secret. They suspect more than [`SECRET_ENDINGS`]: `routing_key` as well.
+const SUSPICIOUS_WORDS: &[&str] = &[
+    "authorization",
+    "credential",
+    "key",
+    "password",
+    "secret",
+    "token",
+];
+
+/// Whether a key may name a secret, for values that no option reads.
+pub(super) fn is_suspicious_key(key: &str) -> bool {
+    let key = key.to_ascii_lowercase();
+    SUSPICIOUS_WORDS.iter().any(|word| key.contains(word))
+}
+
 /// Whether a value stands below a key that promises secrets.
 pub(super) fn is_secret_path(path: &Path) -> bool {
     path.keys_upwards().any(is_secret_key)
 }
 
-/// Whether a text is a URL with `user:password@` in front of its host.
+/// Whether a text has a URL with `user:password@` in front of its host. It may have several URLs.
 pub(super) fn has_url_credentials(text: &str) -> bool {
-    text.split_once("://").is_some_and(|(_, rest)| {
+    text.split("://").skip(1).any(|rest| {
         let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
         authority.contains('@')
     })

@@ -128,6 +128,7 @@ impl<'a> Fields<'a> {
             let Some(entry) = self.node.entry(key) else {
                 continue;
             };
+            self.cx.unread(&entry.value);
             if entry.value.as_list().is_some_and(<[Node]>::is_empty) {
                 self.cx
                     .at_key(&entry.value)
@@ -147,6 +148,7 @@ impl<'a> Fields<'a> {
     pub fn accept(&mut self, table: &WithoutEffect) {
         for (key, why) in table {
             if let Some(entry) = self.node.entry(key).filter(|entry| !entry.value.is_null()) {
+                self.cx.unread(&entry.value);
                 self.cx
                     .at_key(&entry.value)
                     .warning(format!("accepted without effect: {why}"));
@@ -196,6 +198,7 @@ impl<'a> Fields<'a> {
             .peekable();
         let clean = unknown.peek().is_none() && !self.refused;
         for entry in unknown {
+            self.cx.unread(&entry.value);
             let help = (!self.cx.is_full()).then(|| self.help_for(&entry.key));
             self.cx
                 .at_key(&entry.value)
@@ -224,6 +227,7 @@ impl<'a> Fields<'a> {
         let mut spellings = names.all().filter_map(|name| self.node.entry(name));
         let found = spellings.next()?;
         for again in spellings {
+            self.cx.unread(&again.value);
             self.cx
                 .at_key(&again.value)
                 .error(format!("the same option as `{}`, which is given too", found.key));
@@ -267,6 +271,7 @@ pub fn decode_choice<T: Copy>(
         .filter(|w| !w.is_empty())
         .collect();
     let near = text.and_then(|text| nearest(text, known.iter().copied()));
+    cx.unread(node);
     cx.at(node)
         .maybe_help(near.map(|near| format!("did you mean `{near}`?")))
         .error(format!(

@@ -5,6 +5,7 @@
 mod golden;
 mod hostile;
 mod merging;
+mod printing;
 mod substitution;
 mod typed;
 

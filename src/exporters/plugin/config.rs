@@ -6,12 +6,9 @@ use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use serde_json::{Map, Number, Value as Json};
 use tidegate_plugin::host::{Refusal, VersionReq, Wanted};
 
-use crate::config::{
-    ByteSize, Decode, Entry, Node, NodeValue, Problems, Scalar, ScalarKind, Secret, TypeHelp, wrong_type,
-};
+use crate::config::{ByteSize, Decode, Node, NodeValue, Problems, Secret, TypeHelp, wrong_type};
 use crate::delivery::{Delivery, QueueConfig, RetryConfig, Shape, Speaks, TemporalityChoice};
 
 crate::options! {
@@ -153,7 +150,7 @@ impl Decode for PluginConfig {
         cx.hide(node);
         let text = match node.value() {
             NodeValue::Scalar(_) => node.as_text().map(str::to_owned),
-            NodeValue::Map(_) | NodeValue::List(_) => Some(json(node).to_string()),
+            NodeValue::Map(_) | NodeValue::List(_) => Some(node.to_json().to_string()),
         };
         match text {
             Some(text) => Some(Self(Secret::new(text))),
@@ -163,28 +160,5 @@ impl Decode for PluginConfig {
 
     fn type_help() -> TypeHelp {
         TypeHelp::plain("text, map or list")
-    }
-}
-
-fn json(node: &Node) -> Json {
-    match node.value() {
-        NodeValue::Scalar(scalar) => json_scalar(scalar),
-        NodeValue::List(items) => items.iter().map(json).collect(),
-        NodeValue::Map(entries) => {
-            let pair = |entry: &Entry| (entry.key.clone(), json(&entry.value));
-            Json::Object(entries.iter().map(pair).collect::<Map<_, _>>())
-        }
-    }
-}
-
-/// Numbers that JSON can't express become strings.
-fn json_scalar(scalar: &Scalar) -> Json {
-    let text = || Json::String(scalar.text.clone());
-    match scalar.kind {
-        ScalarKind::Null => Json::Null,
-        ScalarKind::Bool(truth) => truth.into(),
-        ScalarKind::Int(number) => Number::from_i128(number).map_or_else(text, Json::Number),
-        ScalarKind::Float(number) => Number::from_f64(number).map_or_else(text, Json::Number),
-        ScalarKind::Str => text(),
     }
 }

@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//! The effective configuration as it is printed.
+
+use super::{Known, load};
+use crate::{Loader, Node, Problems, SubstitutedValues, parse_text, print_yaml, redacted};
+
+fn printed(text: &str) -> String {
+    let loaded = load("p.yaml", text);
+    let document = loaded.document.expect("a document");
+    print_yaml(&redacted(
+        &document.root,
+        &loaded.problems,
+        SubstitutedValues::Shown,
+    ))
+}
+
+#[test]
+fn substituted_values_are_shown_except_those_of_secrets() {
+    let shown = printed(
+        "exporters:
+  otlphttp:
+    endpoint: ${env:WORD}
+    pass_code: ${env:WORD}
+    headers: {x: \"${env:WORD}\"}",
+    );
+    assert_eq!(
+        shown,
+        "exporters:\n  otlphttp:\n    endpoint: hunter2\n    pass_code: \"[REDACTED]\"\n    headers:\n      \
+         x: \"[REDACTED]\"\n"
+    );
+}
+
+#[test]
+fn values_that_no_option_reads_are_masked_if_their_keys_are_suspicious() {
+    let shown = printed(
+        "receivers:
+  nosuch: {routing_key: hunter2, plain: word, deep: [{tokens: [hunter2]}]}
+  bad-type: {key: hunter2}
+  nixl: {directories: [a], secrett: hunter2, compression: {key: hunter2}}
+exporters: {otlphttp: {endpoint: e, keys: {a: hunter2}}}
+unknown: {my_key: hunter2}",
+    );
+    assert!(!shown.contains("hunter2"), "{shown}");
+    assert!(shown.contains("plain: word\n"), "{shown}");
+}
+
+#[test]
+fn a_text_with_the_url_of_a_user_is_masked_wherever_the_url_stands() {
+    let shown = printed("exporters: {otlphttp: {endpoint: 'nats://a:1/x, nats://ada:hunter2@b'}}");
+    assert!(shown.contains("endpoint: \"[REDACTED]\"\n"), "{shown}");
+}
+
+#[test]
+fn a_literal_dollar_is_printed_so_that_it_is_read_again() {
+    let root = |text: &str| {
+        let loader = Loader::default().text("d.yaml", text).env(|_| None);
+        loader.root(&mut Problems::default()).expect("YAML")
+    };
+    let text = |root: &Node| root.child("a").as_text().map(str::to_owned);
+    for (value, meaning) in [
+        ("$1", "$1"),
+        ("$$1", "$1"),
+        ("$${x}", "${x}"),
+        ("$$$${x}", "$${x}"),
+        ("a$$$$b", "a$$b"),
+        ("$", "$"),
+    ] {
+        let first = root(&format!("a: '{value}'"));
+        assert_eq!(text(&first).as_deref(), Some(meaning));
+        let shown = print_yaml(&redacted(&first, &Problems::default(), SubstitutedValues::Masked));
+        assert_eq!(text(&root(&shown)).as_deref(), Some(meaning), "{shown}");
+    }
+}
+
+#[test]
+fn a_text_that_is_not_yaml_is_told_from_one_with_mistakes() {
+    let is_read = |text: &str| {
+        let loaded = Loader::default().text("r.yaml", text).load(&Known);
+        assert!(loaded.problems.has_errors());
+        loaded.is_read
+    };
+    assert!(is_read("receivers: {nosuch: }"));
+    assert!(!is_read("receivers: [}"));
+    assert!(!is_read("{a: 1, a: 2}"));
+}
+
+#[test]
+fn a_tree_becomes_json_and_numbers_without_a_form_in_json_become_text() {
+    let mut problems = Problems::default();
+    let root = parse_text("j.yaml", "{a: [1, 2.5, true, ~, x, '1', .nan]}", &mut problems);
+    let json = root.expect("YAML").to_json();
+    assert_eq!(json.to_string(), r#"{"a":[1,2.5,true,null,"x","1",".nan"]}"#);
+}

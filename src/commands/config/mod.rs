@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//! `config`: the configuration as the gateway reads it.
+
+mod print;
+
+use clap::Subcommand;
+
+use super::Failure;
+
+/// Arguments of `config`.
+#[derive(Debug, clap::Args)]
+pub struct ConfigCommandArgs {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Print the configuration after the merge of all files, `--set` and `${...}`, with all secrets masked
+    Print(print::PrintArgs),
+}
+
+/// Runs the subcommand.
+///
+/// # Errors
+/// The configuration has errors.
+pub fn run(args: &ConfigCommandArgs) -> Result<(), Failure> {
+    match &args.command {
+        Command::Print(args) => print::run(args),
+    }
+}
