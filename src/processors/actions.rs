@@ -8,7 +8,7 @@ use tidegate_engine::{AttributeRef, AttributeValue, Attributes};
 
 use crate::batch::ClientMetadata;
 use crate::batch::wire::attributes::AttributeSet;
-use crate::config::{Decode, Node, Problems, ScalarKind, TypeHelp, wrong_type};
+use crate::config::{Decode, Node, Problems, ScalarKind, TypeHelp, YamlType, wrong_type};
 
 crate::choices! {
     /// The effect of an action.
@@ -225,7 +225,7 @@ impl Decode for FromContext {
     }
 
     fn type_help() -> TypeHelp {
-        TypeHelp::like("header of the request", "metadata.x-tenant")
+        TypeHelp::like("header of the request", "metadata.x-tenant").accepting(YamlType::Text)
     }
 
     fn show(&self) -> String {
@@ -253,7 +253,7 @@ impl Decode for Plain {
     }
 
     fn type_help() -> TypeHelp {
-        TypeHelp::plain("string, number or boolean")
+        TypeHelp::plain("string, number or boolean").accepting(YamlType::Scalar)
     }
 }
 
@@ -289,7 +289,7 @@ impl Decode for Pattern {
     }
 
     fn type_help() -> TypeHelp {
-        TypeHelp::like("regular expression", "^k8s\\.")
+        TypeHelp::like("regular expression", "^k8s\\.").accepting(YamlType::Text)
     }
 
     fn show(&self) -> String {

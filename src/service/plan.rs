@@ -16,7 +16,7 @@ use crate::config::{Class, Component, ComponentId, Decode, Document, PipelineId,
 use crate::{connectors, exporters, extensions, processors, receivers, telemetry};
 
 /// The default time limit of a stop: within the 30 s that Kubernetes grants, with a margin for slow exits.
-const DRAIN_TIMEOUT: Duration = Duration::from_secs(10);
+pub const DRAIN_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// A component with its options.
 pub struct Planned<F: 'static> {

@@ -20,7 +20,7 @@ use tonic::transport::{Channel, Endpoint};
 
 use super::config::NoEffect;
 use crate::component::Held;
-use crate::config::{Decode, Node, Problems, Secret, TypeHelp, wrong_type};
+use crate::config::{Decode, Node, Problems, Secret, TypeHelp, YamlType, wrong_type};
 use crate::net::client::{MAX_HEAD_BYTES, UseTls, http_client};
 use crate::net::headers::{self, Headers};
 use crate::net::tls::{ALPN_GRPC, ALPN_HTTP, TlsClientConfig};
@@ -129,7 +129,9 @@ impl Decode for Millis {
     }
 
     fn type_help() -> TypeHelp {
+        let milliseconds = u32::type_help().accepts;
         TypeHelp::like("number of milliseconds, or duration", "60000 or 60s")
+            .accepting(YamlType::AnyOf(vec![milliseconds, YamlType::duration()]))
     }
 
     fn show(&self) -> String {
@@ -168,7 +170,9 @@ impl Decode for HeaderList {
     }
 
     fn type_help() -> TypeHelp {
+        let list = Vec::<Header>::type_help().accepts;
         TypeHelp::plain("list of headers (name, value), or map of headers")
+            .accepting(YamlType::AnyOf(vec![list, Headers::type_help().accepts]))
     }
 }
 

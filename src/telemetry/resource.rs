@@ -3,7 +3,7 @@
 //! The attributes of the gateway itself: a map, the Collector's older form, or the list of OpenTelemetry's
 //! declarative configuration.
 
-use crate::config::{Decode, Node, Problems, TypeHelp, wrong_type};
+use crate::config::{Decode, Node, Problems, TypeHelp, YamlType, wrong_type};
 
 /// Attributes in written order. `None` removes a default.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -51,7 +51,9 @@ impl Decode for AnyText {
     }
 
     fn type_help() -> TypeHelp {
+        let list = YamlType::List(Box::new(YamlType::Scalar));
         TypeHelp::plain("string, number, boolean or null")
+            .accepting(YamlType::AnyOf(vec![YamlType::Scalar, list]))
     }
 
     fn show(&self) -> String {
@@ -96,6 +98,7 @@ impl Decode for ResourceConfig {
             "map of attributes, or attributes: a list of name and value",
             "{deployment.environment.name: prod}",
         )
+        .accepting(YamlType::Map(Box::new(YamlType::Any)))
     }
 
     fn show(&self) -> String {

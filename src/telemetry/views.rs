@@ -11,7 +11,7 @@ use parking_lot::Mutex;
 use super::catalogue::{CATALOGUE, Described, MetricKind};
 use super::config::{NoEffect, Selected};
 use crate::component::graph_metrics::NO_VALUE;
-use crate::config::{Decode, Node, Problems, TypeHelp, wrong_type};
+use crate::config::{Decode, Node, Problems, TypeHelp, YamlType, wrong_type};
 
 crate::options! {
     /// Changes to some of the gateway's own metrics.
@@ -105,7 +105,7 @@ impl Decode for Present {
     }
 
     fn type_help() -> TypeHelp {
-        TypeHelp::like("empty map", "{}")
+        TypeHelp::like("empty map", "{}").accepting(YamlType::Options(Vec::new))
     }
 
     fn show(&self) -> String {
@@ -130,7 +130,9 @@ impl Decode for AttributeKeys {
     }
 
     fn type_help() -> TypeHelp {
+        let list = Vec::<String>::type_help().accepts;
         TypeHelp::like("included and excluded", "{excluded: [transport]}")
+            .accepting(YamlType::AnyOf(vec![list, Selected::type_help().accepts]))
     }
 
     fn show(&self) -> String {

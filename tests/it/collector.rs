@@ -16,6 +16,18 @@ fn corpus() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/data/config/collector")
 }
 
+/// The files of the corpus that are valid.
+pub(crate) fn valid_files() -> Vec<PathBuf> {
+    let entries = fs::read_dir(corpus()).expect("the corpus is there");
+    let paths = entries.map(|entry| entry.expect("it can be listed").path());
+    let is_valid = |path: &PathBuf| {
+        let golden = fs::read_to_string(path.with_extension("txt"));
+        let is_yaml = path.extension().is_some_and(|extension| extension == "yaml");
+        is_yaml && golden.is_ok_and(|golden| golden.starts_with("exit 0\n"))
+    };
+    paths.filter(is_valid).collect()
+}
+
 /// The exit code and everything that `validate` says.
 fn validation(name: &str) -> String {
     let output = tidegate()

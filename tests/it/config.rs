@@ -1,16 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 
-//! `tidegate config`: the effective configuration without its secrets.
+//! `tidegate config`: the effective configuration without its secrets, and the schema.
 
+use std::collections::BTreeSet;
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
+use serde_json::Value;
 use tempfile::TempDir;
 
+use super::collector::valid_files;
 use super::examples::examples;
 use super::kit::gateway::tidegate;
-use super::kit::plugins;
+use super::kit::{Script, plugins, testenv};
 
 /// `tidegate config print` with the variables that the examples need.
 fn print(file: &Path) -> Command {
@@ -102,4 +105,52 @@ fn a_file_that_is_not_yaml_is_not_printed() {
     let (code, text, said) = result(&mut print(&file));
     assert_eq!((code, text.as_str()), (Some(1), ""));
     assert!(said.contains("not valid YAML"), "{said}");
+}
+
+/// The errors of the schema itself under `schema`, and those of each file in it.
+fn errors_by_schema(files: &[PathBuf]) -> Value {
+    let (code, schema, said) = result(tidegate().args(["config", "schema"]));
+    assert_eq!((code, said.as_str()), (Some(0), ""));
+    let script = Script::new("check_schema.py").env("PYTHONPATH", testenv("deploy-tools"));
+    let answer = script.args(files).text_from(schema.as_bytes());
+    let answer = answer.unwrap_or_else(|error| panic!("{error}"));
+    serde_json::from_str(&answer).expect("a driver prints JSON")
+}
+
+#[test]
+fn examples_and_valid_files_of_collectors_fit_the_schema() {
+    let files = [examples(), valid_files()].concat();
+    let errors = errors_by_schema(&files);
+    let errors = errors.as_object().expect("errors by file");
+    assert_eq!(errors.len(), files.len() + 1);
+    for (file, errors) in errors {
+        assert_eq!(errors.as_array().map(Vec::len), Some(0), "{file}: {errors:#}");
+    }
+}
+
+#[test]
+fn the_schema_refuses_what_the_gateway_refuses() {
+    let directory = TempDir::new().expect("a temporary directory");
+    let file = directory.path().join("gateway.yaml");
+    let text = "receivers: {nosuch: {}, otlp/b: {protocols: {grpc: {queu: x}}}}
+exporters: {otlphttp: {timeout: 5, compression: gzp, max_idle_conns: \"${env:N}\", sending_queue: }}
+service: {pipelines: {logs: {receivers: [otlp/b], exporters: [nosuch]}}}
+";
+    fs::write(&file, text).expect("a file");
+    let errors = errors_by_schema(std::slice::from_ref(&file));
+    let errors = errors[file.to_str().expect("UTF-8")].as_array().cloned();
+    let errors = errors.expect("errors of the file");
+    let places: BTreeSet<_> = errors
+        .iter()
+        .filter_map(|error| error.as_str()?.split_once(": "))
+        .map(|(place, _)| place)
+        .collect();
+    let expected = [
+        "$.exporters.otlphttp.compression",
+        "$.exporters.otlphttp.timeout",
+        "$.receivers",
+        "$.receivers['otlp/b'].protocols.grpc",
+        "$.service.pipelines.logs.exporters[0]",
+    ];
+    assert_eq!(Vec::from_iter(places), expected, "{errors:#?}");
 }

@@ -12,8 +12,8 @@ use super::node::{Node, ScalarKind};
 use super::problems::Problems;
 use super::secret::Secret;
 use super::source::REDACTED;
-use super::table::OptionDoc;
 use super::units::{ByteSize, parse_duration};
+use super::yaml_type::YamlType;
 
 /// A type that can be read from configuration.
 ///
@@ -22,7 +22,7 @@ use super::units::{ByteSize, parse_duration};
 /// plain words from [`choices!`](crate::choices); write it by hand only for unions:
 ///
 /// ```
-/// use tidegate_config::{Decode, Node, Problems, TypeHelp};
+/// use tidegate_config::{Decode, Node, Problems, TypeHelp, YamlType};
 ///
 /// enum Rules { BuiltIn(String), Listed(Vec<String>) }
 ///
@@ -34,7 +34,9 @@ use super::units::{ByteSize, parse_duration};
 ///         }
 ///     }
 ///     fn type_help() -> TypeHelp {
+///         let list = YamlType::List(Box::new(YamlType::Text));
 ///         TypeHelp::plain("name of a rule set, or list of rules")
+///             .accepting(YamlType::AnyOf(vec![YamlType::Text, list]))
 ///     }
 /// }
 /// ```
@@ -67,8 +69,8 @@ pub struct TypeHelp {
     pub name: String,
     /// An example to follow, empty where the name says enough.
     pub example: &'static str,
-    /// The options inside, for a map made by [`options!`](crate::options).
-    pub options: Option<fn() -> Vec<OptionDoc>>,
+    /// The YAML values that are accepted, as far as a schema can describe them.
+    pub accepts: YamlType,
 }
 
 impl TypeHelp {
@@ -82,16 +84,18 @@ impl TypeHelp {
         Self {
             name: name.into(),
             example,
-            options: None,
+            accepts: YamlType::Any,
         }
     }
 
-    fn of(mut self, wrap: impl FnOnce(String) -> String) -> Self {
-        self.name = wrap(self.name);
+    /// Says which YAML values the type accepts. Without this, a schema allows all.
+    pub fn accepting(mut self, accepts: YamlType) -> Self {
+        self.accepts = accepts;
         self
     }
 
-    fn with_article(&self) -> String {
+    /// `a duration such as 10ms or 1h30m`.
+    pub fn with_article(&self) -> String {
         let article = if self.name.starts_with(['a', 'e', 'i', 'o', 'u']) {
             "an"
         } else {
@@ -125,7 +129,7 @@ impl Decode for bool {
     }
 
     fn type_help() -> TypeHelp {
-        TypeHelp::plain("boolean (true or false)")
+        TypeHelp::plain("boolean (true or false)").accepting(YamlType::Boolean)
     }
 
     fn show(&self) -> String {
@@ -149,8 +153,12 @@ macro_rules! decode_integers {
                 number
             }
 
+            #[allow(clippy::cast_lossless, reason = "usize has no `From` to i128")]
             fn type_help() -> TypeHelp {
-                TypeHelp::plain($name)
+                TypeHelp::plain($name).accepting(YamlType::Integer {
+                    min: <$int>::MIN as i128,
+                    max: <$int>::MAX as i128,
+                })
             }
 
             fn show(&self) -> String {
@@ -178,8 +186,12 @@ macro_rules! decode_positive_integers {
                 positive
             }
 
+            #[allow(clippy::cast_lossless, reason = "usize has no `From` to i128")]
             fn type_help() -> TypeHelp {
-                TypeHelp::plain("positive integer")
+                TypeHelp::plain("positive integer").accepting(YamlType::Integer {
+                    min: 1,
+                    max: <$int>::MAX as i128,
+                })
             }
 
             fn show(&self) -> String {
@@ -204,7 +216,7 @@ impl Decode for f64 {
     }
 
     fn type_help() -> TypeHelp {
-        TypeHelp::plain("number")
+        TypeHelp::plain("number").accepting(YamlType::Number)
     }
 
     fn show(&self) -> String {
@@ -227,7 +239,7 @@ impl Decode for String {
     }
 
     fn type_help() -> TypeHelp {
-        TypeHelp::plain("string")
+        TypeHelp::plain("string").accepting(YamlType::Text)
     }
 
     fn show(&self) -> String {
@@ -253,7 +265,7 @@ impl Decode for PathBuf {
     }
 
     fn type_help() -> TypeHelp {
-        TypeHelp::plain("path")
+        TypeHelp::plain("path").accepting(YamlType::Text)
     }
 
     fn show(&self) -> String {
@@ -292,7 +304,7 @@ impl Decode for Duration {
     }
 
     fn type_help() -> TypeHelp {
-        TypeHelp::like("duration", "10ms or 1h30m")
+        TypeHelp::like("duration", "10ms or 1h30m").accepting(YamlType::duration())
     }
 
     fn show(&self) -> String {
@@ -311,7 +323,12 @@ impl Decode for ByteSize {
     }
 
     fn type_help() -> TypeHelp {
-        TypeHelp::like("size in bytes", "65536 or 64MiB")
+        let bytes = YamlType::Integer {
+            min: 0,
+            max: u64::MAX.into(),
+        };
+        let with_unit = YamlType::Pattern("^[0-9]+ *[A-Za-z]*$");
+        TypeHelp::like("size in bytes", "65536 or 64MiB").accepting(YamlType::AnyOf(vec![bytes, with_unit]))
     }
 
     fn show(&self) -> String {
@@ -333,7 +350,7 @@ impl Decode for Secret {
     }
 
     fn type_help() -> TypeHelp {
-        TypeHelp::plain("string (secret)")
+        TypeHelp::plain("string (secret)").accepting(YamlType::Scalar)
     }
 
     fn show(&self) -> String {

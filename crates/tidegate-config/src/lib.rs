@@ -32,6 +32,7 @@ mod suggest;
 mod table;
 mod units;
 mod yaml;
+mod yaml_type;
 
 pub use check::Registry;
 pub use decode::{Decode, TypeHelp, wrong_type};
@@ -50,6 +51,7 @@ pub use table::{Fields, OptionNames, decode_choice, show_fields};
 pub use table::{OptionDoc, WithoutEffect};
 pub use units::{ByteSize, NotASize, Ordered};
 pub use yaml::{MAX_NODES, parse_text};
+pub use yaml_type::YamlType;
 
 #[cfg(test)]
 mod tests;

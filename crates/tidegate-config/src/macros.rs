@@ -120,9 +120,7 @@ macro_rules! options {
             }
 
             fn type_help() -> $crate::TypeHelp {
-                let mut help = $crate::TypeHelp::plain("map");
-                help.options = ::std::option::Option::Some($name::options);
-                help
+                $crate::TypeHelp::plain("map").accepting($crate::YamlType::Options($name::options))
             }
 
             fn show(&self) -> ::std::string::String {
@@ -236,7 +234,10 @@ macro_rules! choices {
 
             fn type_help() -> $crate::TypeHelp {
                 let words = [$($word),+].join(", ");
-                $crate::TypeHelp::plain(::std::format!("one of {words}"))
+                $crate::TypeHelp::plain(::std::format!("one of {words}")).accepting($crate::YamlType::Words {
+                    current: ::std::vec![$($word),+],
+                    others: ::std::vec![$($($other,)* $($deprecated,)*)+],
+                })
             }
 
             fn show(&self) -> ::std::string::String {

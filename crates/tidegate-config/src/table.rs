@@ -15,6 +15,8 @@ pub struct OptionDoc {
     pub name: &'static str,
     /// Other accepted spellings of the key.
     pub aliases: &'static [&'static str],
+    /// Spellings of the key that cause a warning.
+    pub deprecated: &'static [&'static str],
     /// The kind of value that it takes.
     pub type_help: TypeHelp,
     /// The default as one would write it; `None` where the option is required.
@@ -36,6 +38,7 @@ impl OptionDoc {
         Self {
             name: names.key(),
             aliases: names.aliases,
+            deprecated: names.deprecated,
             type_help: T::type_help(),
             default: default.map(|value| value.show()),
             help: help.join(" ").trim().to_owned(),
@@ -49,6 +52,7 @@ impl OptionDoc {
         table.iter().map(|(name, why)| Self {
             name,
             aliases: &[],
+            deprecated: &[],
             type_help: TypeHelp::plain("any value"),
             default: Some("unset".to_owned()),
             help: (*why).to_owned(),
@@ -58,7 +62,8 @@ impl OptionDoc {
 
     /// The options inside this one, empty for plain values.
     pub fn nested(&self) -> Vec<OptionDoc> {
-        self.type_help.options.map_or_else(Vec::new, |list| list())
+        let options = self.type_help.accepts.options();
+        options.map_or_else(Vec::new, |list| list())
     }
 }
 

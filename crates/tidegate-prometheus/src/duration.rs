@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use tidegate_config::{Decode, Node, Problems, TypeHelp, wrong_type};
+use tidegate_config::{Decode, Node, Problems, TypeHelp, YamlType, wrong_type};
 
 /// A duration in Prometheus's spelling: `1h30m`, `15s`, `500ms`, `1d`; units from the largest to the smallest.
 #[derive(Clone, Copy, Debug, Default, Eq, Ord, PartialEq, PartialOrd)]
@@ -84,6 +84,7 @@ impl Decode for PromDuration {
 
     fn type_help() -> TypeHelp {
         TypeHelp::like("duration", "15s or 1m30s (units y, w, d, h, m, s, ms)")
+            .accepting(YamlType::duration())
     }
 
     fn show(&self) -> String {

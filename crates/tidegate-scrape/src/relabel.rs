@@ -9,7 +9,7 @@ use md5::{Digest, Md5};
 use super::config::units::ScalarText;
 use super::labels::Labels;
 use pattern::{Pattern, expand, expanded};
-use tidegate_config::{Decode, Node, Problems, TypeHelp, nearest, wrong_type};
+use tidegate_config::{Decode, Node, Problems, TypeHelp, YamlType, nearest, wrong_type};
 use tidegate_prometheus::escaping::is_legacy_label_name;
 
 tidegate_config::choices! {
@@ -101,8 +101,11 @@ impl Decode for Action {
     }
 
     fn type_help() -> TypeHelp {
-        let words: Vec<_> = ACTIONS.iter().map(|(word, _)| *word).collect();
-        TypeHelp::plain(format!("one of {}", words.join(", ")))
+        let current: Vec<_> = ACTIONS.iter().map(|(word, _)| *word).collect();
+        TypeHelp::plain(format!("one of {}", current.join(", "))).accepting(YamlType::Words {
+            current,
+            others: Vec::new(),
+        })
     }
 
     fn show(&self) -> String {

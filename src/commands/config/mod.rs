@@ -3,6 +3,7 @@
 //! `config`: the configuration as the gateway reads it.
 
 mod print;
+mod schema;
 
 use clap::Subcommand;
 
@@ -19,6 +20,12 @@ pub struct ConfigCommandArgs {
 enum Command {
     /// Print the configuration after the merge of all files, `--set` and `${...}`, with all secrets masked
     Print(print::PrintArgs),
+    /// Print a JSON Schema of the configuration, with which editors check and complete files
+    #[command(
+        after_help = "Example:\n  tidegate config schema > tidegate.schema.json\n\nAs first line of a \
+configuration:\n  # yaml-language-server: $schema=tidegate.schema.json"
+    )]
+    Schema,
 }
 
 /// Runs the subcommand.
@@ -28,5 +35,6 @@ enum Command {
 pub fn run(args: &ConfigCommandArgs) -> Result<(), Failure> {
     match &args.command {
         Command::Print(args) => print::run(args),
+        Command::Schema => schema::run(),
     }
 }

@@ -11,7 +11,7 @@ use tidegate_kafka::{Connection, KafkaTlsConfig, check_topic};
 use super::keys::KeyRule;
 use crate::batch::{Signal, TelemetryEncoding};
 use crate::config::{
-    ByteSize, Decode, Node, Ordered, Problems, ScalarKind, TypeHelp, WithoutEffect, wrong_type,
+    ByteSize, Decode, Node, Ordered, Problems, ScalarKind, TypeHelp, WithoutEffect, YamlType, wrong_type,
 };
 use crate::delivery::{Delivery, QueueConfig, RetryConfig, Speaks};
 
@@ -179,7 +179,9 @@ impl Decode for Acks {
     }
 
     fn type_help() -> TypeHelp {
+        let number = YamlType::Integer { min: -1, max: 1 };
         TypeHelp::like("number or word", "1, 0 or all")
+            .accepting(YamlType::AnyOf(vec![number, YamlType::Pattern("^all$")]))
     }
 
     fn show(&self) -> String {

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::batch::Signal;
-use crate::config::{Decode, Node, Problems, TypeHelp, WithoutEffect, wrong_type};
+use crate::config::{Decode, Node, Problems, TypeHelp, WithoutEffect, YamlType, wrong_type};
 use crate::delivery::{QueueConfig, RetryConfig, Speaks};
 use crate::exporters::otlp;
 use crate::net::auth::AuthConfig;
@@ -160,7 +160,7 @@ impl Decode for Port {
     }
 
     fn type_help() -> TypeHelp {
-        TypeHelp::like("port", "4317")
+        TypeHelp::like("port", "4317").accepting(YamlType::Text)
     }
 
     fn show(&self) -> String {

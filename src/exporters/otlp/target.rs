@@ -6,7 +6,7 @@ use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
 
-use crate::config::{Decode, Node, Problems, TypeHelp, wrong_type};
+use crate::config::{Decode, Node, Problems, TypeHelp, YamlType, wrong_type};
 use crate::net::{Endpoint, EndpointError};
 
 /// An address, and whether its spelling asked for TLS or against it.
@@ -95,6 +95,7 @@ impl Decode for Target {
             "endpoint",
             "localhost:4317, https://otlp.example.com:443 or unix:/run/otlp.sock",
         )
+        .accepting(YamlType::Text)
     }
 
     fn show(&self) -> String {

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use tidegate_plugin::host::{Refusal, VersionReq, Wanted};
 
-use crate::config::{ByteSize, Decode, Node, NodeValue, Problems, Secret, TypeHelp, wrong_type};
+use crate::config::{ByteSize, Decode, Node, NodeValue, Problems, Secret, TypeHelp, YamlType, wrong_type};
 use crate::delivery::{Delivery, QueueConfig, RetryConfig, Shape, Speaks, TemporalityChoice};
 
 crate::options! {
@@ -134,6 +134,7 @@ impl Decode for VersionRange {
 
     fn type_help() -> TypeHelp {
         TypeHelp::like("range of versions", "1.2 (from there, below 2) or \">=1, <3\"")
+            .accepting(YamlType::Text)
     }
 
     fn show(&self) -> String {

@@ -10,7 +10,7 @@ use tidegate_engine::{BadPattern, GaugePolicy, Input, Instrument, Limits, Patter
 use super::nixl;
 use crate::component::future::FutureConfig;
 use crate::component::patterns::{check_filter, check_pattern, filter, grouping};
-use crate::config::{ByteSize, Decode, Node, Ordered, Problems, TypeHelp};
+use crate::config::{ByteSize, Decode, Node, Ordered, Problems, TypeHelp, YamlType};
 
 crate::options! {
     /// Options of the `aggregate` processor.
@@ -176,7 +176,9 @@ impl Decode for RulesItem {
     }
 
     fn type_help() -> TypeHelp {
-        RuleConfig::type_help()
+        let rule = RuleConfig::type_help();
+        let types = vec![RuleSet::type_help().accepts, rule.accepts.clone()];
+        rule.accepting(YamlType::AnyOf(types))
     }
 
     fn show(&self) -> String {
@@ -196,7 +198,9 @@ impl Decode for Rules {
     }
 
     fn type_help() -> TypeHelp {
-        Vec::<RulesItem>::type_help()
+        let list = Vec::<RulesItem>::type_help();
+        let types = vec![RuleSet::type_help().accepts, list.accepts.clone()];
+        list.accepting(YamlType::AnyOf(types))
     }
 
     fn show(&self) -> String {

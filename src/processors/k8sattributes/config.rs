@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use crate::config::{Decode, Node, Problems, TypeHelp, WithoutEffect, wrong_type};
+use crate::config::{Decode, Node, Problems, TypeHelp, WithoutEffect, YamlType, wrong_type};
 use crate::processors::actions::Pattern;
 
 /// The most sources of an association, as in the Collector.
@@ -219,7 +219,9 @@ impl Decode for Namespaces {
     }
 
     fn type_help() -> TypeHelp {
+        let list = Vec::<String>::type_help().accepts;
         TypeHelp::plain("name of a namespace, or list of names")
+            .accepting(YamlType::AnyOf(vec![YamlType::Text, list]))
     }
 
     fn show(&self) -> String {

@@ -11,7 +11,7 @@ mod selection;
 use regex::Regex;
 
 use super::actions::Plain;
-use crate::config::{Decode, Node, Problems, ScalarKind, TypeHelp, WithoutEffect, wrong_type};
+use crate::config::{Decode, Node, Problems, ScalarKind, TypeHelp, WithoutEffect, YamlType, wrong_type};
 
 pub(in crate::processors) use matcher::{Matcher, MeasuredItem, Named, OnWire};
 pub(in crate::processors) use selection::IncludeExclude;
@@ -133,7 +133,9 @@ impl Decode for SeverityNumber {
     }
 
     fn type_help() -> TypeHelp {
+        let number = YamlType::Integer { min: 1, max: 24 };
         TypeHelp::like("severity number (1 to 24) or name", "INFO or WARN2")
+            .accepting(YamlType::AnyOf(vec![number, YamlType::Pattern("^[A-Za-z]")]))
     }
 
     fn show(&self) -> String {

@@ -8,6 +8,7 @@ use super::{Decode, TypeHelp, wrong_type};
 use crate::node::Node;
 use crate::problems::Problems;
 use crate::units::Ordered;
+use crate::yaml_type::YamlType;
 
 /// Null means absent, unless the inner type makes something of null (an options map does:
 /// `grpc:` with nothing after it is a gRPC server with all defaults).
@@ -56,7 +57,7 @@ impl<T: Decode> Decode for Vec<T> {
     }
 
     fn type_help() -> TypeHelp {
-        T::type_help().of(|name| format!("list of {}", plural(&name)))
+        T::type_help().within("list", YamlType::List)
     }
 
     fn show(&self) -> String {
@@ -96,11 +97,22 @@ impl<T: Decode> Decode for Ordered<T> {
     }
 
     fn type_help() -> TypeHelp {
-        T::type_help().of(|name| format!("map of {}", plural(&name)))
+        T::type_help().within("map", YamlType::Map)
     }
 
     fn show(&self) -> String {
         show_map(self.0.iter().map(|(key, value)| (key, value)))
+    }
+}
+
+impl TypeHelp {
+    /// The type of a container of such values.
+    fn within(self, container: &str, accepts: fn(Box<YamlType>) -> YamlType) -> Self {
+        Self {
+            name: format!("{container} of {}", plural(&self.name)),
+            example: self.example,
+            accepts: accepts(Box::new(self.accepts)),
+        }
     }
 }
 

@@ -9,7 +9,8 @@ use std::time::Duration;
 
 use super::{Compression, Limits, NixlOptions};
 use crate::{
-    ByteSize, ComponentId, Decode, IdError, Ordered, PipelineId, Problems, Secret, Signal, parse_text,
+    ByteSize, ComponentId, Decode, IdError, Ordered, PipelineId, Problems, Secret, Signal, YamlType,
+    parse_text,
 };
 
 fn decode<T: Decode>(text: &str) -> (Option<T>, Problems) {
@@ -179,8 +180,29 @@ fn the_option_table_says_name_type_default_and_help() {
     );
     let options = NixlOptions::options();
     assert_eq!(options[0].aliases, ["dirs", "paths"]);
+    assert_eq!(options[3].deprecated, ["ring_limit"]);
     let nested: Vec<_> = options[7].nested().iter().map(|row| row.name).collect();
     assert_eq!(nested, ["soft", "hard"]);
+}
+
+#[test]
+fn types_say_which_values_of_yaml_they_accept() {
+    let help = Option::<Vec<BTreeMap<String, Limits>>>::type_help();
+    assert_eq!(help.name, "list of maps of maps");
+    let YamlType::List(inner) = &help.accepts else {
+        panic!("{help:?}")
+    };
+    assert!(matches!(**inner, YamlType::Map(_)), "{help:?}");
+    let options = help.accepts.options().expect("the options of the innermost map");
+    assert_eq!(options().len(), 2);
+    let YamlType::Words { current, others } = Compression::type_help().accepts else {
+        panic!("a choice accepts words")
+    };
+    assert_eq!((current, others), (vec!["none", "gzip"], vec!["", "gnu_zip"]));
+    let YamlType::Integer { min, max } = std::num::NonZeroU16::type_help().accepts else {
+        panic!("a number accepts integers")
+    };
+    assert_eq!((min, max), (1, 65_535));
 }
 
 #[test]

@@ -81,10 +81,8 @@ impl ConfigType {
         Self {
             decode: |node, problems| Some(Settings(Arc::new(C::decode(node, problems)?))),
             docs: || {
-                C::type_help()
-                    .options
-                    .map(|options| options())
-                    .unwrap_or_default()
+                let options = C::type_help().accepts.options();
+                options.map(|list| list()).unwrap_or_default()
             },
         }
     }

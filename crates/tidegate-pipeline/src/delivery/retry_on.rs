@@ -8,7 +8,7 @@ use tonic::Code;
 use super::config::RetryConfig;
 use super::outcome::Outcome;
 use crate::net::grpc::CODE_NAMES;
-use tidegate_config::{Decode, Node, Problems, ScalarKind, TypeHelp, wrong_type};
+use tidegate_config::{Decode, Node, Problems, ScalarKind, TypeHelp, YamlType, wrong_type};
 
 /// An HTTP or gRPC status.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -95,7 +95,7 @@ impl Decode for RetryStatus {
     }
 
     fn type_help() -> TypeHelp {
-        TypeHelp::like("status", "401 (HTTP), or UNAUTHENTICATED (gRPC)")
+        TypeHelp::like("status", "401 (HTTP), or UNAUTHENTICATED (gRPC)").accepting(YamlType::Text)
     }
 
     fn show(&self) -> String {

@@ -7,7 +7,7 @@ use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
-use tidegate_config::{Decode, Node, Problems, TypeHelp, wrong_type};
+use tidegate_config::{Decode, Node, Problems, TypeHelp, YamlType, wrong_type};
 
 /// An address in the spelling of the configuration.
 ///
@@ -186,7 +186,7 @@ impl Decode for Endpoint {
     }
 
     fn type_help() -> TypeHelp {
-        TypeHelp::like("endpoint", "localhost:4317 or unix:/run/otlp.sock")
+        TypeHelp::like("endpoint", "localhost:4317 or unix:/run/otlp.sock").accepting(YamlType::Text)
     }
 
     fn show(&self) -> String {

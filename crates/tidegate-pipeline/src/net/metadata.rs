@@ -9,7 +9,7 @@ use http::{HeaderMap, HeaderName, Request};
 
 use super::peers::PeerAddress;
 use crate::batch::{Batch, ClientMetadata, Payload};
-use tidegate_config::{Decode, Node, Problems, TypeHelp};
+use tidegate_config::{Decode, Node, Problems, TypeHelp, YamlType};
 
 /// `true`, `false`, or a list of names.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -102,7 +102,9 @@ impl Decode for IncludeMetadata {
     }
 
     fn type_help() -> TypeHelp {
-        Vec::<String>::type_help()
+        let list = Vec::<String>::type_help();
+        let types = vec![YamlType::Boolean, list.accepts.clone()];
+        list.accepting(YamlType::AnyOf(types))
     }
 
     fn show(&self) -> String {

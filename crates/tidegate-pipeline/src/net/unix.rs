@@ -12,7 +12,7 @@ use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 
 use super::listener::ListenError;
 use super::stream::Credentials;
-use tidegate_config::{Decode, Node, Problems, TypeHelp, wrong_type};
+use tidegate_config::{Decode, Node, Problems, TypeHelp, YamlType, wrong_type};
 
 tidegate_config::options! {
     /// Permissions of a socket file.
@@ -56,7 +56,7 @@ impl Decode for FileMode {
     }
 
     fn type_help() -> TypeHelp {
-        TypeHelp::like("file mode in octal", "\"0660\"")
+        TypeHelp::like("file mode in octal", "\"0660\"").accepting(YamlType::Text)
     }
 
     fn show(&self) -> String {
@@ -106,7 +106,7 @@ impl Decode for Owner {
     }
 
     fn type_help() -> TypeHelp {
-        TypeHelp::like("owner", "tidegate:metrics or 1000:1000")
+        TypeHelp::like("owner", "tidegate:metrics or 1000:1000").accepting(YamlType::Text)
     }
 
     fn show(&self) -> String {

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 
 use http::Uri;
 
-use tidegate_config::{Decode, Node, Problems, TypeHelp, wrong_type};
+use tidegate_config::{Decode, Node, Problems, TypeHelp, YamlType, wrong_type};
 
 /// An `http` or `https` URL, or a Unix socket.
 #[derive(Clone, Debug, PartialEq)]
@@ -79,7 +79,7 @@ impl Decode for Url {
     }
 
     fn type_help() -> TypeHelp {
-        TypeHelp::like("URL", "https://otlp.example.com or unix:/run/otlp.sock")
+        TypeHelp::like("URL", "https://otlp.example.com or unix:/run/otlp.sock").accepting(YamlType::Text)
     }
 
     fn show(&self) -> String {

@@ -11,7 +11,7 @@ use http::{HeaderValue, Uri};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-use tidegate_config::{Decode, Node, Problems, TypeHelp, wrong_type};
+use tidegate_config::{Decode, Node, Problems, TypeHelp, YamlType, wrong_type};
 
 /// The largest answer of a proxy to `CONNECT`, in bytes.
 const MAX_ANSWER_BYTES: usize = 8 << 10;
@@ -128,7 +128,7 @@ impl Decode for Proxy {
     }
 
     fn type_help() -> TypeHelp {
-        TypeHelp::like("URL of a proxy", "http://proxy.example.com:3128")
+        TypeHelp::like("URL of a proxy", "http://proxy.example.com:3128").accepting(YamlType::Text)
     }
 
     fn show(&self) -> String {

@@ -2,7 +2,7 @@
 
 //! Values in Prometheus's spelling: `10MB`, and scalars of any kind as text.
 
-use tidegate_config::{ByteSize, Decode, Node, Problems, TypeHelp, wrong_type};
+use tidegate_config::{ByteSize, Decode, Node, Problems, TypeHelp, YamlType, wrong_type};
 
 /// A number of bytes in Prometheus's spelling, where `KB` is 1,024 bytes as well as `KiB`; 0 means no limit.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
@@ -48,7 +48,8 @@ impl Decode for PromBytes {
     }
 
     fn type_help() -> TypeHelp {
-        TypeHelp::like("size in bytes", "10MB")
+        let with_unit = YamlType::Pattern("^[0-9.]+ *[A-Za-z]*$");
+        TypeHelp::like("size in bytes", "10MB").accepting(YamlType::AnyOf(vec![YamlType::Number, with_unit]))
     }
 
     fn show(&self) -> String {
@@ -69,7 +70,7 @@ impl Decode for ScalarText {
     }
 
     fn type_help() -> TypeHelp {
-        TypeHelp::plain("string")
+        TypeHelp::plain("string").accepting(YamlType::Scalar)
     }
 
     fn show(&self) -> String {

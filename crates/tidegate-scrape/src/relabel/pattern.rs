@@ -6,7 +6,7 @@ use std::borrow::Cow;
 
 use regex::{Captures, Regex};
 
-use tidegate_config::{Decode, Node, Problems, TypeHelp, wrong_type};
+use tidegate_config::{Decode, Node, Problems, TypeHelp, YamlType, wrong_type};
 
 /// An anchored regular expression with the text it was made of.
 #[derive(Clone, Debug)]
@@ -95,7 +95,7 @@ impl Decode for Pattern {
     }
 
     fn type_help() -> TypeHelp {
-        TypeHelp::plain("regular expression")
+        TypeHelp::plain("regular expression").accepting(YamlType::Scalar)
     }
 
     fn show(&self) -> String {
