@@ -141,11 +141,6 @@ impl Checked {
 }
 
 impl Loaded {
-    /// Prints the warnings.
-    pub fn print_warnings(&self) {
-        eprint!("{}", self.problems);
-    }
-
     /// Logs the warnings, for a gateway that runs.
     pub fn log_warnings(&self) {
         for problem in self.problems.sorted() {
@@ -155,28 +150,38 @@ impl Loaded {
 
     /// Prints what components said when they could not be built, each at its place in the file.
     pub fn build_failed(&mut self, errors: Vec<BuildError>) -> Failure {
-        for error in errors {
-            let (place, message) = self.locate(error);
-            place.error(message);
-        }
+        note_errors(&self.plan, errors, &mut self.problems);
         eprint!("{}", self.problems);
         Failure::Reported
     }
 
     /// Notes what is worth saying of components that could be built.
     pub fn build_warned(&mut self, warnings: Vec<BuildError>) {
-        for warning in warnings {
-            let (place, message) = self.locate(warning);
-            place.warning(message);
-        }
+        note_warnings(&self.plan, warnings, &mut self.problems);
     }
+}
 
-    fn locate(&mut self, error: BuildError) -> (At<'_>, String) {
-        let BuildError { class, id, error } = error;
-        let span = self.plan.span_of(class, &id);
-        let path = format!("{}::{id}", class.section());
-        (self.problems.at_span(span, path), error.message)
+/// Notes the errors of components that could not be built, each at its place in the file.
+pub fn note_errors(plan: &Plan, errors: Vec<BuildError>, problems: &mut Problems) {
+    for error in errors {
+        let (at, message) = locate(plan, error, problems);
+        at.error(message);
     }
+}
+
+/// Notes the warnings of components that could be built, each at its place in the file.
+pub fn note_warnings(plan: &Plan, warnings: Vec<BuildError>, problems: &mut Problems) {
+    for warning in warnings {
+        let (at, message) = locate(plan, warning, problems);
+        at.warning(message);
+    }
+}
+
+fn locate<'a>(plan: &Plan, error: BuildError, problems: &'a mut Problems) -> (At<'a>, String) {
+    let BuildError { class, id, error } = error;
+    let span = plan.span_of(class, &id);
+    let path = format!("{}::{id}", class.section());
+    (problems.at_span(span, path), error.message)
 }
 
 /// The component types of this binary.

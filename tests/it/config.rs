@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-//! `tidegate config`: the effective configuration without its secrets, and the schema.
+//! `tidegate config`: the effective configuration without its secrets, and the schema. The forms of `tidegate validate`.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -153,4 +153,97 @@ service: {pipelines: {logs: {receivers: [otlp/b], exporters: [nosuch]}}}
         "$.service.pipelines.logs.exporters[0]",
     ];
     assert_eq!(Vec::from_iter(places), expected, "{errors:#?}");
+}
+
+/// `tidegate validate` of a file in its directory, by its name.
+fn validate(directory: &TempDir, text: &str, arguments: &[&str]) -> (Option<i32>, String, String) {
+    fs::write(directory.path().join("gateway.yaml"), text).expect("a file");
+    let mut command = tidegate();
+    command
+        .current_dir(directory.path())
+        .args(["validate", "--config", "gateway.yaml"])
+        .args(arguments);
+    result(&mut command)
+}
+
+const VALID: &str = "extensions: {health_check: }
+receivers: {nop: , nop/b: }
+processors: {batch: }
+exporters: {nop: }
+service:
+  extensions: [health_check]
+  pipelines:
+    logs: {receivers: [nop], processors: [batch], exporters: [nop]}
+    traces: {receivers: [nop, nop/b], exporters: [nop]}
+";
+
+/// An error, a warning of the reader, and a warning without a position.
+const WRONG: &str = "receivers: {nop: }
+exporters: {nop: {queue: 1}}
+service:
+  telemetry: {logs: {development: true}}
+  pipelines: {logs: {receivers: [nop], exporters: [nop]}}
+";
+
+#[test]
+fn validate_counts_the_parts_of_a_valid_file() {
+    let directory = TempDir::new().expect("a temporary directory");
+    let (code, summary, said) = validate(&directory, VALID, &["--set", "service.drain_timeout=1s"]);
+    assert_eq!((code, said.as_str()), (Some(0), ""));
+    assert_eq!(
+        summary,
+        "gateway.yaml: valid: 2 pipelines, 2 receivers, 1 processor, 1 exporter, 1 extension\n"
+    );
+    let (code, summary, said) = validate(&directory, WRONG, &[]);
+    assert_eq!((code, summary.as_str()), (Some(1), ""));
+    assert!(said.contains("gateway.yaml:2:19: error: "), "{said}");
+}
+
+#[test]
+fn validate_gives_programs_one_object() {
+    let directory = TempDir::new().expect("a temporary directory");
+    let json = |text: &str, arguments: &[&str]| {
+        let (code, json, said) = validate(&directory, text, &[&["--output", "json"], arguments].concat());
+        assert_eq!(said, "");
+        let json: Value = serde_json::from_str(&json).expect("JSON");
+        (code, json)
+    };
+    let (code, valid) = json(VALID, &[]);
+    assert_eq!(code, Some(0));
+    let expected = serde_json::json!({"ok": true, "problems": [], "warnings": [], "omitted": 0});
+    assert_eq!(valid, expected);
+    let (code, wrong) = json(WRONG, &["--feature-gates", "a"]);
+    assert_eq!((code, &wrong["ok"]), (Some(1), &Value::from(false)));
+    let [problem] = wrong["problems"].as_array().expect("a list").as_slice() else {
+        panic!("{wrong:#}")
+    };
+    assert_eq!(problem["file"], "gateway.yaml");
+    assert_eq!(problem["line"], 2);
+    assert_eq!(problem["column"], 19);
+    assert_eq!(problem["path"], "exporters::nop::queue");
+    assert_eq!(problem["message"], "unknown key \"queue\"");
+    let [of_the_reader, of_an_argument] = wrong["warnings"].as_array().expect("a list").as_slice() else {
+        panic!("{wrong:#}")
+    };
+    assert_eq!(of_the_reader["line"], 4);
+    assert_eq!(of_an_argument["path"], "--feature-gates");
+    assert_eq!(of_an_argument.get("file"), None);
+}
+
+#[test]
+fn validate_annotates_files_in_workflows_of_github() {
+    let directory = TempDir::new().expect("a temporary directory");
+    let (code, lines, said) = validate(&directory, WRONG, &["--output", "github", "--feature-gates", "a"]);
+    assert_eq!((code, said.as_str()), (Some(1), ""));
+    let begins = [
+        "::error file=gateway.yaml,line=2,col=19::exporters::nop::queue: unknown key \"queue\"",
+        "::warning file=gateway.yaml,line=4,col=22::service::telemetry::logs::development: ",
+        "::warning::--feature-gates: ",
+    ];
+    assert_eq!(lines.lines().count(), begins.len(), "{lines}");
+    for (line, begin) in lines.lines().zip(begins) {
+        assert!(line.starts_with(begin), "{line}");
+    }
+    let (code, lines, said) = validate(&directory, VALID, &["--output", "github"]);
+    assert_eq!((code, lines.as_str(), said.as_str()), (Some(0), "", ""));
 }

@@ -39,6 +39,12 @@ fn every_example_is_valid() {
             "{}: {said}",
             example.display()
         );
+        let summary = String::from_utf8_lossy(&output.stdout);
+        let begin = format!("{}: valid: ", example.display());
+        assert!(
+            summary.starts_with(&begin) && summary.lines().count() == 1,
+            "{summary}"
+        );
     }
 }
 

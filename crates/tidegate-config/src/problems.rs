@@ -128,6 +128,11 @@ impl Problems {
         list
     }
 
+    /// How many problems are in no list, because there are too many.
+    pub fn omitted(&self) -> usize {
+        self.more
+    }
+
     /// The texts that the spans point into.
     pub fn sources(&self) -> &Sources {
         &self.sources

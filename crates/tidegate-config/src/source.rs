@@ -67,6 +67,11 @@ impl Sources {
         FileId(u32::try_from(self.list.len() - 1).unwrap_or(u32::MAX))
     }
 
+    /// The names of all texts, in the order of their addition.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.list.iter().map(|source| source.name.as_str())
+    }
+
     /// The name under which a text was added; empty for a foreign id.
     pub fn name(&self, file: FileId) -> &str {
         self.get(file).map_or("", |source| &source.name)

@@ -49,9 +49,9 @@ enum GraphFormat {
 /// # Errors
 /// The configuration has errors, a component can't be built, or the runtime can't start.
 pub fn run(args: &GraphArgs) -> Result<(), Failure> {
-    let loaded = validate::check(&args.config)?;
-    loaded.print_warnings();
-    let diagram = Diagram::of(&loaded.plan);
+    let (plan, problems) = validate::check(&args.config)?;
+    eprint!("{problems}");
+    let diagram = Diagram::of(&plan.ok_or(Failure::Reported)?);
     let text = match args.format {
         GraphFormat::Text => text::render(&diagram),
         GraphFormat::Dot => dot::render(&diagram),

@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//! `validate`: everything that can be known about a configuration without opening anything.
+
+mod findings;
+
+use std::sync::Arc;
+
+use self::findings::Findings;
+use super::Failure;
+use super::load::{self, Checked};
+use super::run::runtime;
+use crate::component::Shared;
+use crate::config::{Class, Problems};
+use crate::print_line;
+use crate::service::{Graph, Plan};
+
+/// Arguments of `validate`.
+#[derive(Debug, clap::Args)]
+#[command(
+    after_help = "Exit code 0 when the configuration can run, 1 otherwise. As text, problems are on standard \
+error, and one line about a valid configuration is on standard output. The other forms are on standard \
+output.\n\nExamples:\n  tidegate validate --config gateway.yaml\n  \
+tidegate validate --config gateway.yaml --output github"
+)]
+pub struct ValidateArgs {
+    #[command(flatten)]
+    config: load::ConfigArgs,
+    /// Form of the output
+    #[arg(long, value_enum, default_value_t = ValidateOutput::Text)]
+    output: ValidateOutput,
+}
+
+/// The form of the output.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum ValidateOutput {
+    /// For people, with the lines of the file
+    Text,
+    /// One object with `ok`, `problems` and `warnings`
+    Json,
+    /// Workflow commands of GitHub Actions, which annotate the file
+    Github,
+}
+
+/// Loads, checks and builds the graph; prints every problem found.
+///
+/// # Errors
+/// The configuration has errors, a component can't be built, or the runtime can't start.
+pub fn run(args: &ValidateArgs) -> Result<(), Failure> {
+    let (valid, problems) = check(&args.config)?;
+    match args.output {
+        ValidateOutput::Text => {
+            eprint!("{problems}");
+            if let Some(plan) = &valid {
+                print_line!("{}: valid: {}", names(&problems), counts(plan));
+            }
+        }
+        ValidateOutput::Json => print_line!("{:#}", Findings::of(&problems).json()),
+        ValidateOutput::Github => {
+            for command in Findings::of(&problems).workflow_commands() {
+                print_line!("{command}");
+            }
+        }
+    }
+    valid.map(drop).ok_or(Failure::Reported)
+}
+
+/// Loads, checks and builds the graph: the plan if it can run, and all problems. Prints nothing.
+pub(super) fn check(config: &load::ConfigArgs) -> Result<(Option<Plan>, Problems), Failure> {
+    let Checked {
+        plan, mut problems, ..
+    } = load::check(config);
+    if let Some(plan) = &plan {
+        build(plan, &mut problems)?;
+    }
+    let valid = plan.filter(|_| !problems.has_errors());
+    Ok((valid, problems))
+}
+
+/// Builds the graph, and notes what components report.
+fn build(plan: &Plan, problems: &mut Problems) -> Result<(), Failure> {
+    let shared = Arc::new(Shared::default());
+    // Some clients ask for a runtime when they are made, although they open nothing before they are started.
+    let runtime = runtime()?;
+    let _entered = runtime.enter();
+    match Graph::build(plan, &shared) {
+        Ok(graph) => load::note_warnings(plan, graph.warnings, problems),
+        Err(errors) => load::note_errors(plan, errors, problems),
+    }
+    Ok(())
+}
+
+/// The names of the files: `base.yaml, node.yaml`.
+fn names(problems: &Problems) -> String {
+    let names = problems.sources().names();
+    let mut files: Vec<_> = names.filter(|name| *name != "--set").collect();
+    files.dedup();
+    files.join(", ")
+}
+
+/// `2 pipelines, 3 receivers, 1 exporter`.
+fn counts(plan: &Plan) -> String {
+    let counts = [
+        (plan.pipelines.len(), "pipeline"),
+        (plan.receivers.len(), Class::Receiver.as_str()),
+        (plan.processors.len(), Class::Processor.as_str()),
+        (plan.exporters.len(), Class::Exporter.as_str()),
+        (plan.connectors.len(), Class::Connector.as_str()),
+        (plan.extensions.len(), Class::Extension.as_str()),
+    ];
+    let texts = counts.into_iter().filter_map(|(count, noun)| match count {
+        0 => None,
+        1 => Some(format!("1 {noun}")),
+        count => Some(format!("{count} {noun}s")),
+    });
+    texts.collect::<Vec<_>>().join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::commands::load::Kinds;
+    use crate::config::Loader;
+
+    #[test]
+    fn a_summary_names_the_files_and_counts_the_parts() {
+        let text = "{receivers: {nop: , nop/b: }, exporters: {nop: }, service: {pipelines: {
+            logs: {receivers: [nop], exporters: [nop]}, traces: {receivers: [nop/b], exporters: [nop]}}}}";
+        let loader = Loader::default().text("a.yaml", text).text("b.yaml", "# empty");
+        let mut loaded = loader.set("service.drain_timeout=1s").load(&Kinds);
+        let plan = Plan::resolve(&loaded.document.unwrap(), &mut loaded.problems).unwrap();
+        assert_eq!(names(&loaded.problems), "a.yaml, b.yaml");
+        assert_eq!(counts(&plan), "2 pipelines, 2 receivers, 1 exporter");
+    }
+}
