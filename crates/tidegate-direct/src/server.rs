@@ -197,7 +197,10 @@ async fn status(
     let request = only(messages).await?;
     let replica = replica(&state)?;
     if request.cluster != state.cluster {
-        let error = format!("the replica is one of the cluster `{}`", state.cluster);
+        let (own, other) = (&state.cluster, &request.cluster);
+        let error = format!(
+            "this replica has the cluster `{own}`, and the caller has `{other}`: set the same `name` of the cluster"
+        );
         return Err(Status::failed_precondition(error));
     }
     Ok(vec![StatusResponse {
