@@ -117,8 +117,6 @@ pub(super) struct AgentRun {
     interval: Duration,
     updates: Duration,
     counts: RunCounts,
-    /// The time of the last update.
-    counted_at: UnixNanos,
     random: SmallRng,
     series: Vec<Arc<Series>>,
     model: Arc<Mutex<Model>>,
@@ -165,7 +163,6 @@ impl AgentRun {
             interval,
             updates,
             counts,
-            counted_at: 0,
             random,
             model,
             sender,
@@ -235,13 +232,11 @@ impl AgentRun {
 
     fn tick(&mut self) {
         if self.is_counting {
+            // Heartbeats need no update.
             if self.next_update <= self.next {
                 self.update();
                 self.next_update += self.updates;
             }
-            let now = self.clock();
-            let items = items(&self.series, &self.counts, self.counted_at, |_| true);
-            self.sender.update(items, now);
             self.next += self.interval;
         } else {
             self.next = Instant::now() + LOOK;
@@ -292,7 +287,7 @@ impl AgentRun {
         has_said_all && self.sender.stats(self.clock()).waiting == 0
     }
 
-    /// Counts. The model knows the totals first.
+    /// Counts, and says the totals. The model knows them first.
     fn update(&mut self) {
         let now = self.clock();
         let mut model = self.model.lock();
@@ -312,7 +307,8 @@ impl AgentRun {
         let stats = self.sender.stats(now);
         model.update(&self.agent, self.number, &self.counts.cells, stats);
         drop(model);
-        self.counted_at = now;
+        let items = items(&self.series, &self.counts, now, |_| true);
+        self.sender.update(items, now);
     }
 }
 
