@@ -189,6 +189,8 @@ impl PageReader {
         }
         let id = self.ids.advance();
         (self.read, self.is_following) = (Some(id), false);
+        // A page that has not changed for a while comes before the heartbeat of its run.
+        self.merged.hold_levels(true);
         Some((id, StoreCall::ReadAll(ReadScope::Everything)))
     }
 
@@ -203,6 +205,7 @@ impl PageReader {
                 (self.caught_up_at, self.current_at) = (Some(now), now);
                 if !self.is_following {
                     self.is_following = true;
+                    self.merged.hold_levels(false);
                     self.tick(now);
                 }
             }

@@ -2,13 +2,13 @@
 
 use bytes::Bytes;
 use tidegate_engine::{
-    AttributeFilter, Function, Grouping, MergeMode, OnStale, Pattern, SeriesSource, SourceStatus, SubWindow,
-    Value,
+    AttributeFilter, Data, Function, Grouping, MergeMode, OnStale, Pattern, SeriesSource, SourceStatus,
+    SubWindow, Temporality, Value,
 };
 
 use super::*;
 use crate::testing::{COUNTER, series};
-use crate::{PageError, PageHeaders, PageKind, PageWriter, StoreMessage, StoredMessage, Subject};
+use crate::{PageError, PageHeaders, PageKind, PageWriter, StoreMessage, StoreReply, StoredMessage, Subject};
 
 const SECOND: u64 = 1_000_000_000;
 const NOW: u64 = 1_700_000_000 * SECOND;
@@ -208,6 +208,55 @@ fn one_producer_does_not_take_the_room_of_the_others() {
     );
     reader.take(&page(2, 2_000, 5), false, NOW).unwrap();
     assert_eq!(reader.stats().refused, 1_090 - 1_024, "another producer has room");
+}
+
+#[test]
+fn a_gauge_that_has_not_changed_for_long_is_read_before_its_heartbeat() {
+    let gauge = |number: u8, sequence: u64, value: i64| {
+        let mut writer = PageWriter::new(&producer(number));
+        let up_down = Data::Sum {
+            monotonic: false,
+            temporality: Temporality::Cumulative,
+        };
+        writer.value(&series("x", up_down), MergeMode::Level, (5, 6), Value::Int(value));
+        let page = message(number, 1, PageKind::Page, sequence, writer);
+        StoredMessage {
+            time: NOW - 20 * SECOND,
+            ..page
+        }
+    };
+    let beat = |number: u8, sequence: u64| {
+        message(
+            number,
+            0,
+            PageKind::Page,
+            sequence,
+            PageWriter::new(&producer(number)),
+        )
+    };
+    let messages = || {
+        [
+            gauge(1, 1, 7),
+            gauge(2, 2, 1),
+            gauge(3, 3, 5),
+            beat(1, 4),
+            bye(3, 5),
+        ]
+    };
+    let mut reader = caught_up(messages());
+    let living = Some(Value::Int(7));
+    assert_eq!(shown(&mut reader), living, "2 was killed and 3 has ended");
+    // The read breaks off, and another one begins.
+    let id = reader.read.unwrap();
+    reader.event(StoreEvent::Done(id, Ok(StoreReply::ReadEnd)), NOW);
+    let (id, _) = reader.poll().unwrap();
+    for stored in messages() {
+        reader.event(StoreEvent::Read(id, stored), NOW + SECOND);
+    }
+    reader.event(StoreEvent::Current(id), NOW + SECOND);
+    assert_eq!(shown(&mut reader), living);
+    reader.tick(NOW + 4 * SECOND);
+    assert_eq!(shown(&mut reader), None, "1 is silent");
 }
 
 #[test]

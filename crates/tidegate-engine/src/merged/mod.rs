@@ -138,6 +138,8 @@ pub struct Merged {
     stats: MergedStats,
     /// The index of the last report among the runs of its series: the next one is often there in another series.
     guess: usize,
+    /// Whether levels stay although the leases of their runs have ended.
+    holds_levels: bool,
     /// Number of changes of series.
     #[cfg(test)]
     changes: usize,
@@ -155,6 +157,13 @@ impl Merged {
     /// Replaces the bound of [`MergedLimits::max_bytes`].
     pub fn set_max_bytes(&mut self, bytes: usize) {
         self.limits.max_bytes = bytes;
+    }
+
+    /// Keeps levels of runs whose leases have ended, and takes new ones, until this is called with `false`. Call it with `true`
+    /// while reports come in any order: the one that shows that a run is alive may be the last. Levels of runs that said that
+    /// they have ended go anyway.
+    pub fn hold_levels(&mut self, holds: bool) {
+        self.holds_levels = holds;
     }
 
     /// Number of series.

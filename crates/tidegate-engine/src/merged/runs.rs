@@ -88,13 +88,22 @@ impl Merged {
         true
     }
 
+    /// Whether the levels of a run count.
+    pub(super) fn keeps(&self, lease: &RunLease, now: UnixNanos) -> bool {
+        if self.holds_levels {
+            !lease.life.is_ended
+        } else {
+            lease.is_alive(now, self.limits.lease_ns)
+        }
+    }
+
     /// Removes the levels of all runs whose lease has ended, and forgets producers that have nothing else. An ended run
     /// is known for a further term, so that its late reports do not count.
     pub fn sweep(&mut self, now: UnixNanos) {
         let term = self.limits.lease_ns;
         // Our clock may have been set back since a touch.
         self.producers.clamp_leases(now);
-        self.drop_levels(self.runs(|lease| !lease.is_alive(now, term)));
+        self.drop_levels(self.runs(|lease| !self.keeps(lease, now)));
         self.producers.forget(now, term);
     }
 

@@ -34,8 +34,8 @@ impl Merged {
     }
 
     fn may_count(&self, report: &RunReport, now: UnixNanos) -> bool {
-        let term = self.limits.lease_ns;
-        report.mode.is_retained() || self.producers.is_alive(report.producer, report.epoch, now, term)
+        let lease = self.producers.lease(report.producer, report.epoch);
+        report.mode.is_retained() || lease.is_some_and(|lease| self.keeps(lease, now))
     }
 
     fn take_checked(
