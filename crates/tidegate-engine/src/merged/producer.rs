@@ -60,11 +60,6 @@ impl Producers {
         }
     }
 
-    pub(super) fn is_alive(&self, id: ProducerId, epoch: UnixNanos, now: UnixNanos, term: u64) -> bool {
-        self.lease(id, epoch)
-            .is_some_and(|lease| lease.is_alive(now, term))
-    }
-
     pub(super) fn lease(&self, id: ProducerId, epoch: UnixNanos) -> Option<&RunLease> {
         let leases = &self.by_id.get(&id)?.leases;
         leases.iter().find(|lease| lease.epoch == epoch)
