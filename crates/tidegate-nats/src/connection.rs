@@ -161,6 +161,15 @@ impl ConnectionError {
     }
 }
 
+/// Notes the loss of a connection also if its task ends without an event: the client panics at some invalid headers.
+struct LossNote(watch::Sender<bool>);
+
+impl Drop for LossNote {
+    fn drop(&mut self) {
+        self.0.send_replace(true);
+    }
+}
+
 /// A connection until its loss. Its owner then makes a new one.
 pub(crate) struct LiveConnection {
     pub(crate) client: Client,
@@ -195,11 +204,11 @@ impl LiveConnection {
         let servers = connection.addresses()?;
         let options = connection.connect_options().await;
         let (is_lost, _) = watch::channel(false);
-        let noted = is_lost.clone();
+        let noted = LossNote(is_lost.clone());
         let note = move |event: Event| {
             match event {
                 Event::Disconnected | Event::Closed => {
-                    noted.send_replace(true);
+                    noted.0.send_replace(true);
                 }
                 // The calls that need the permission get no answer.
                 Event::ServerError(ServerError::Other(error)) if error.starts_with(DENIED) => {

@@ -62,7 +62,7 @@ pub(crate) async fn read(
     scope: ReadScope,
 ) -> Result<StoreReply, StoreError> {
     let begin = Instant::now();
-    if shared.reads.has_failed() {
+    if shared.reads.take_failed() {
         let repaired = repair::remove_unreadable(link, shared).await;
         // The read shows whether anything is left.
         repaired.unwrap_or_else(|error| shared.note_error(error));
@@ -86,6 +86,7 @@ pub(crate) async fn read(
         }
     };
     if result.is_err() {
+        shared.note_failed_read();
         sleep_until(begin + MIN_READ_TIME).await;
     }
     let result = result.map_err(|error| unavailable(shared, error));
@@ -298,6 +299,7 @@ impl<'a> BatchReader<'a> {
         let is_listed = self.subjects.take_listed(Instant::now(), MAX_ANSWER_AGE);
         let is_current = (is_reached && self.subjects.is_complete()) || is_listed;
         if is_current && self.scope == ReadScope::Everything {
+            self.shared.reads.note_current();
             let _ = self.events.try_send(StoreEvent::Current(self.id));
         }
     }

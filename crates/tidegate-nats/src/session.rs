@@ -10,7 +10,7 @@ use tidegate_cluster::{CallId, ClusterStore, StoreCall, StoreError, StoreEvent, 
 use tokio::runtime::Handle;
 use tokio::sync::{mpsc, watch};
 use tokio::task::{Id, JoinError, JoinSet};
-use tokio::time::{Instant, timeout};
+use tokio::time::timeout;
 
 use crate::engine::CurrentLink;
 use crate::link::NatsLink;
@@ -135,12 +135,11 @@ impl SessionContext {
         let is_read = matches!(call, StoreCall::ReadAll(_));
         let result = match self.link().await {
             Some(link) => {
-                let begun = Instant::now();
                 tokio::select! {
                     result = self.perform(&link, id, call) => result,
                     () = link.lost() => {
                         if is_read {
-                            self.shared.reads.note_lost(begun.elapsed());
+                            self.shared.note_failed_read();
                         }
                         Err(StoreError::Unavailable("the connection is lost".to_owned()))
                     }

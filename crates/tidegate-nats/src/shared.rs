@@ -3,7 +3,6 @@
 //! What all tasks of an engine share.
 
 use std::fmt::Display;
-use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -18,31 +17,42 @@ use crate::stream::subject_prefix;
 /// The same problem is logged this often at most.
 const LOG_INTERVAL: Duration = Duration::from_mins(1);
 
-/// A read that ends with its connection after less than this time may have met a message that the client can't read.
-const SHORT_READ: Duration = Duration::from_secs(10);
+/// So many connections in a row without a read that became current are no accident: the client may not be able to read a
+/// message.
+const MAX_FAILED: u32 = 3;
 
-/// So many short reads in a row are no accident.
-const MAX_SHORT_READS: u32 = 3;
-
-/// The short reads in a row that ended with their connections.
+/// The connections in a row in which reads failed before one of them was current.
 #[derive(Default)]
-pub(crate) struct LostReads(AtomicU32);
+pub(crate) struct FailedReads(Mutex<FailedReadCount>);
 
-impl LostReads {
-    /// Notes that a read ended with its connection.
-    pub(crate) fn note_lost(&self, took: Duration) {
-        if took < SHORT_READ {
-            self.0.fetch_add(1, Relaxed);
-        } else {
-            self.0.store(0, Relaxed);
+#[derive(Default)]
+struct FailedReadCount {
+    /// The number of the last connection that counts.
+    connection: u64,
+    failed: u32,
+}
+
+impl FailedReads {
+    /// Notes that a read failed in the connection with this number.
+    fn note_failed(&self, connection: u64) {
+        let mut count = self.0.lock();
+        if count.connection != connection {
+            count.connection = connection;
+            count.failed += 1;
         }
     }
 
+    /// Notes that a read is current.
+    pub(crate) fn note_current(&self) {
+        self.0.lock().failed = 0;
+    }
+
     /// Whether there were too many. The count begins again.
-    pub(crate) fn has_failed(&self) -> bool {
-        let has_failed = self.0.load(Relaxed) >= MAX_SHORT_READS;
+    pub(crate) fn take_failed(&self) -> bool {
+        let mut count = self.0.lock();
+        let has_failed = count.failed >= MAX_FAILED;
         if has_failed {
-            self.0.store(0, Relaxed);
+            count.failed = 0;
         }
         has_failed
     }
@@ -52,7 +62,7 @@ pub(crate) struct NatsShared {
     pub(crate) config: NatsConfig,
     pub(crate) cluster: String,
     pub(crate) clock: StoreClock,
-    pub(crate) reads: LostReads,
+    pub(crate) reads: FailedReads,
     status: Mutex<EngineStatus>,
     /// The first permission that the user lacks in the present connection.
     denied: Mutex<Option<String>>,
@@ -66,7 +76,7 @@ impl NatsShared {
             config,
             cluster: cluster.to_owned(),
             clock: StoreClock::new(),
-            reads: LostReads::default(),
+            reads: FailedReads::default(),
             status: Mutex::default(),
             denied: Mutex::default(),
             failures: Every::new(LOG_INTERVAL),
@@ -136,6 +146,12 @@ impl NatsShared {
 
     pub(crate) fn note_sent(&self, bytes: usize) {
         self.status.lock().sent_bytes += bytes as u64;
+    }
+
+    /// Notes that a read failed in the present connection.
+    pub(crate) fn note_failed_read(&self) {
+        let connection = self.status.lock().connections;
+        self.reads.note_failed(connection);
     }
 
     /// Counts and logs a message that was removed, because no client can read it.

@@ -194,6 +194,11 @@ impl PageReader {
         Some((id, StoreCall::ReadAll(ReadScope::Everything)))
     }
 
+    /// Whether its read has been current. Before, it has levels of runs that may be dead: do not show them.
+    pub fn is_following(&self) -> bool {
+        self.is_following
+    }
+
     /// Takes an event of its read. Messages that are not readable are counted.
     pub fn event(&mut self, event: StoreEvent, now: UnixNanos) {
         match event {

@@ -45,17 +45,30 @@ struct RawMessage {
 pub(super) async fn remove_unreadable(link: &NatsLink, shared: &NatsShared) -> Result<(), String> {
     let stream = stream_name(&shared.config, &shared.cluster);
     let filter = format!("{}.>", subject_prefix(&shared.cluster));
-    let mut next = 1;
+    let info = link.stream.get_info().await;
+    // Producers write faster than one message is read after the other: later messages wait for the next look.
+    let last = info.map_err(|error| error.to_string())?.state.last_sequence;
+    let (mut next, mut result) = (1, Ok(()));
     while let Some(message) = message_from(&link.context, &stream, &filter, next).await? {
+        if message.seq > last {
+            break;
+        }
         next = message.seq + 1;
         if is_readable(&message) {
             continue;
         }
-        let removed = link.stream.delete_message(message.seq).await;
-        removed.map_err(|error| format!("can't remove the message {} of {stream}: {error}", message.seq))?;
-        shared.note_removed(&message.subject, message.seq);
+        match link.stream.delete_message(message.seq).await {
+            Ok(_) => shared.note_removed(&message.subject, message.seq),
+            // Another replica may have removed it.
+            Err(error) => {
+                result = Err(format!(
+                    "can't remove the message {} of {stream}: {error}",
+                    message.seq
+                ));
+            }
+        }
     }
-    Ok(())
+    result
 }
 
 /// The first message with this sequence or a higher one; `None`: there is none.
@@ -79,7 +92,9 @@ async fn message_from(
 
 /// Whether a client can read the subject and the headers. All that gateways write is readable.
 fn is_readable(message: &RawMessage) -> bool {
-    let is_subject = !message.subject.contains(NOT_UTF8);
+    let is_subject = !message
+        .subject
+        .contains(|c: char| c == NOT_UTF8 || c.is_whitespace());
     is_subject && (message.hdrs.is_empty() || is_header_block(&message.hdrs))
 }
 
@@ -121,12 +136,15 @@ mod tests {
             b"NATS/1.0\r\nno colon\r\n\r\n",
             b"NATS/1.0\r\ntg v\x01: 1\r\n\r\n",
             b"NATS/1.0\r\n: x\r\n\r\n",
+            b"NATS/1.0\r\ntg-v: a\rb\r\n\r\n",
             b"garbage\r\n\r\n",
             b"\r\n",
         ] {
             assert!(!is_readable(&message("tg.c.p", headers)), "{headers:?}");
         }
-        assert!(!is_readable(&message("tg.c.\u{fffd}", b"")));
+        for subject in ["tg.c.\u{fffd}", "tg.c.\u{a0}x"] {
+            assert!(!is_readable(&message(subject, b"")), "{subject}");
+        }
     }
 
     #[test]

@@ -265,13 +265,12 @@ async fn a_message_that_no_client_can_read_is_removed() {
     let engine = server.engine();
     let mut session = Session::open(&engine);
     session.publish(&message("p.00.n.1.1", "before")).await;
-    for (number, headers) in [
-        &b"NATS/1.0\r\ntg-v: \xff\r\n\r\n"[..],
+    let poison: [&[u8]; 3] = [
+        b"NATS/1.0\r\ntg-v: \xff\r\n\r\n",
         b"NATS/1.0\r\nno colon\r\n\r\n",
-    ]
-    .into_iter()
-    .enumerate()
-    {
+        b"NATS/1.0\r\ntg-v: a\rb\r\n\r\n",
+    ];
+    for (number, headers) in poison.into_iter().enumerate() {
         let length = headers.len();
         let head = format!("HPUB tg.test.p.00.n.2.{number} {length} {}\r\n", length + 1);
         send_raw(&server, &[head.as_bytes(), headers, b"x\r\n"].concat());
@@ -294,7 +293,7 @@ async fn a_message_that_no_client_can_read_is_removed() {
         }
     };
     tokio::time::timeout(DEADLINE, is_whole).await.unwrap();
-    assert_eq!(engine.status().refused.invalid, 3);
+    assert_eq!(engine.status().refused.invalid, 4);
     let bodies = after
         .everything()
         .await
