@@ -243,6 +243,8 @@ pub fn unpack_now(
             })?;
             unpacked.into()
         }
+        // An encoder of frames writes nothing of an empty body, not even the identifier.
+        Coding::SnappyFramed if body.is_empty() => Bytes::new(),
         Coding::Snappy | Coding::SnappyFramed => {
             let unpacked_bytes = snap::raw::decompress_len(&body).map_err(io::Error::from)?;
             if unpacked_bytes > limit_bytes {

@@ -300,6 +300,17 @@ async fn a_large_body_is_unpacked_elsewhere_with_the_same_result() {
     assert_eq!(*decompress(Coding::Gzip, packed, 1 << 30).await.unwrap(), *noise);
 }
 
+#[test]
+fn an_empty_body_survives_each_coding() {
+    for (_, coding) in ALL {
+        let packed = compress(coding, &[]).unwrap();
+        assert!(
+            decompress_now(coding, packed.into(), 0).unwrap().is_empty(),
+            "{coding:?}"
+        );
+    }
+}
+
 proptest! {
     #[test]
     fn what_is_packed_unpacks_to_the_same(data in proptest::collection::vec(0..4u8, 0..20_000), level in 0..10u32) {
