@@ -91,10 +91,47 @@ pub(super) fn is_secret_path(path: &Path) -> bool {
     path.keys_upwards().any(is_secret_key)
 }
 
-/// Whether a text has a URL with `user:password@` in front of its host. It may have several URLs.
+/// Whether a text has a URL with `user:password@` in front of its host, or with a parameter that may be a secret. It may have
+/// several URLs. An address without a scheme may have `user:password@` too.
 pub(super) fn has_url_credentials(text: &str) -> bool {
-    text.split("://").skip(1).any(|rest| {
-        let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
-        authority.contains('@')
-    })
+    let is_secret = |parameter: &str| {
+        let (key, _) = parameter.split_once('=').unwrap_or_default();
+        is_suspicious_key(key)
+    };
+    if !text.contains("://") {
+        let login = authority(text).rsplit_once('@').map_or("", |(login, _)| login);
+        return login.contains(':') && !login.contains(char::is_whitespace);
+    }
+    let mut urls = text.split("://").skip(1);
+    urls.any(|rest| authority(rest).contains('@') || rest.split(['?', '&']).skip(1).any(is_secret))
+}
+
+/// The part of a URL before its path, without the scheme.
+fn authority(url: &str) -> &str {
+    url.split(['/', '?', '#']).next().unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn urls_with_logins_and_secret_parameters_are_found() {
+        for text in [
+            "https://u:p@a.example/x",
+            "see http://a/, http://u@b/",
+            "u:p@nats:4222",
+            "https://a.example/x?limit=1&token=t",
+        ] {
+            assert!(has_url_credentials(text), "{text}");
+        }
+        for text in [
+            "https://a.example/x?limit=1",
+            "a.example:4222",
+            "key: someone@a.example",
+            "sum by (a) (rate(x[5m])) # a@b",
+        ] {
+            assert!(!has_url_credentials(text), "{text}");
+        }
+    }
 }
