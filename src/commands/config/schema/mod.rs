@@ -2,29 +2,26 @@
 
 //! `config schema`: a JSON Schema of the configuration, made from the tables of options that the reader uses.
 
-use std::collections::{BTreeSet, HashMap};
+mod values;
+
+use std::collections::HashMap;
 use std::iter::once;
 use std::time::Duration;
 
-use serde_json::{Map, Number, Value, json};
+use serde_json::{Map, Value, json};
 
+use self::values::{AcceptedValues, REFERENCE, json_of};
 use crate::batch::Signal;
 use crate::built::VERSION;
 use crate::commands::Failure;
 use crate::commands::components::{self, About};
-use crate::config::{Class, Decode, OptionDoc, Problems, REDACTED, YamlType, parse_text};
+use crate::config::{Class, Decode, OptionDoc, REDACTED, YamlType};
 use crate::print_line;
 use crate::service::plan::DRAIN_TIMEOUT;
 use crate::telemetry::TelemetryConfig;
 
 /// The draft of JSON Schema.
 const DRAFT: &str = "https://json-schema.org/draft/2020-12/schema";
-
-/// Matches a string with a reference, which stands for a value of any kind.
-const REFERENCE: &str = r"\$\{";
-
-/// Characters of words that regular expressions give a meaning.
-const SPECIAL: &str = r"\^$.*+?()[]{}|";
 
 /// The keywords of a schema.
 type Keywords = Map<String, Value>;
@@ -164,150 +161,6 @@ impl Definitions {
     }
 }
 
-/// The values that one place in the configuration takes.
-#[derive(Default)]
-struct AcceptedValues {
-    is_any: bool,
-    types: BTreeSet<&'static str>,
-    /// All strings are accepted, not only those of `patterns`.
-    is_any_text: bool,
-    patterns: BTreeSet<String>,
-    words: Vec<Value>,
-    range: Option<(i128, i128)>,
-    /// Keywords of lists and maps. They do not hold for values of other types.
-    contents: Keywords,
-}
-
-impl AcceptedValues {
-    fn add(&mut self, accepts: &YamlType, definitions: &mut Definitions, path: &str) {
-        match accepts {
-            YamlType::Any => self.is_any = true,
-            YamlType::Boolean => self.types.extend(["boolean"]),
-            YamlType::Integer { min, max } => {
-                let (low, high) = self.range.unwrap_or((*min, *max));
-                self.range = Some((low.min(*min), high.max(*max)));
-                self.types.extend(["integer"]);
-            }
-            YamlType::Number => self.types.extend(["number"]),
-            YamlType::Text => {
-                self.is_any_text = true;
-                self.types.extend(["number", "string"]);
-            }
-            YamlType::Scalar => {
-                self.is_any_text = true;
-                self.types.extend(["boolean", "number", "string"]);
-            }
-            YamlType::Pattern(pattern) => self.patterns.extend([(*pattern).to_owned()]),
-            YamlType::Words { current, others } => self.add_words(current, others),
-            YamlType::List(item) => {
-                let items = definitions.value(item, false, path);
-                self.contents.insert("items".to_owned(), items.into());
-                self.types.extend(["array"]);
-            }
-            YamlType::Map(value) => {
-                let is_nullable = matches!(**value, YamlType::Text | YamlType::Scalar);
-                let values = definitions.value(value, is_nullable, path);
-                self.contents
-                    .insert("additionalProperties".to_owned(), values.into());
-                self.types.extend(["object"]);
-            }
-            YamlType::Options(options) => self.add_table(&options(), definitions, path),
-            YamlType::AnyOf(types) => {
-                for accepts in types {
-                    self.add(accepts, definitions, path);
-                }
-            }
-        }
-    }
-
-    fn add_words(&mut self, current: &[&str], others: &[&str]) {
-        self.words.extend(current.iter().map(|word| Value::from(*word)));
-        for word in current.iter().chain(others) {
-            self.patterns.insert(format!("^{}$", in_any_case(word)));
-            // YAML reads `true` and `1.2` as other types than strings.
-            let other_type = json_of(word).filter(|value| value.is_boolean() || value.is_number());
-            self.words.extend(other_type);
-        }
-    }
-
-    /// Adds a map with the keys of a table. Null stands for all defaults, if all options have one.
-    fn add_table(&mut self, options: &[OptionDoc], definitions: &mut Definitions, path: &str) {
-        let mut properties = Keywords::new();
-        let (mut required, mut one_of_spellings) = (Vec::new(), Vec::new());
-        for option in options {
-            let schema = definitions.option(option, path);
-            for alias in option.aliases {
-                let mut schema = schema.clone();
-                describe(&mut schema, &format!("Another spelling of `{}`.", option.name));
-                properties.insert((*alias).to_owned(), schema.into());
-            }
-            for old in option.deprecated {
-                let mut schema = schema.clone();
-                let message = format!("Deprecated: write `{}`.", option.name);
-                describe(&mut schema, &message);
-                schema.insert("deprecated".to_owned(), true.into());
-                schema.insert("deprecationMessage".to_owned(), message.into());
-                properties.insert((*old).to_owned(), schema.into());
-            }
-            properties.insert(option.name.to_owned(), schema.into());
-            if option.default.is_none() {
-                let spellings = once(&option.name).chain(option.aliases).chain(option.deprecated);
-                let any: Vec<_> = spellings.map(|name| json!({"required": [name]})).collect();
-                match any.len() {
-                    1 => required.push(Value::from(option.name)),
-                    _ => one_of_spellings.push(json!({"anyOf": any})),
-                }
-            }
-        }
-        self.types.extend(["object"]);
-        self.contents.insert("properties".to_owned(), properties.into());
-        self.contents
-            .insert("additionalProperties".to_owned(), false.into());
-        if required.is_empty() && one_of_spellings.is_empty() {
-            self.types.extend(["null"]);
-        }
-        for (keyword, conditions) in [("required", required), ("allOf", one_of_spellings)] {
-            if !conditions.is_empty() {
-                self.contents.insert(keyword.to_owned(), conditions.into());
-            }
-        }
-    }
-
-    fn keywords(mut self) -> Keywords {
-        if self.is_any {
-            return Keywords::new();
-        }
-        let mut keywords = self.contents;
-        if let Some((min, max)) = self.range {
-            // Larger bounds are those of the machine.
-            let bounds = [
-                ("minimum", min, min > i128::from(i64::MIN)),
-                ("maximum", max, max <= i128::from(u32::MAX)),
-            ];
-            for (keyword, bound, _) in bounds.into_iter().filter(|(.., is_meant)| *is_meant) {
-                let bound = Number::from_i128(bound).map(Value::Number);
-                keywords.extend(bound.map(|bound| (keyword.to_owned(), bound)));
-            }
-        }
-        self.types.extend(["string"]);
-        let mut texts = Keywords::new();
-        texts.insert("type".to_owned(), json!(self.types));
-        if !self.is_any_text {
-            self.patterns.extend([REFERENCE.to_owned()]);
-            let patterns: Vec<_> = self.patterns.into_iter().collect();
-            texts.insert("pattern".to_owned(), patterns.join("|").into());
-        }
-        if self.words.is_empty() {
-            keywords.extend(texts);
-        } else {
-            // Editors complete the words of an `enum`.
-            let any = json!([{"enum": self.words}, texts]);
-            keywords.insert("anyOf".to_owned(), any);
-        }
-        keywords
-    }
-}
-
 fn describe(schema: &mut Keywords, description: &str) {
     schema.insert("description".to_owned(), description.into());
 }
@@ -321,10 +174,7 @@ fn map_of<K: Into<String>>(
     let properties: Keywords = properties
         .map(|(key, schema)| (key.into(), schema.into()))
         .collect();
-    let mut accepted = AcceptedValues {
-        types: BTreeSet::from(["object", "null"]),
-        ..AcceptedValues::default()
-    };
+    let mut accepted = AcceptedValues::of_types(["object", "null"]);
     accepted
         .contents
         .insert("properties".to_owned(), properties.into());
@@ -397,10 +247,7 @@ fn pipeline(signal: Signal, components: &[About]) -> Keywords {
 fn ids(kinds: &[&str], least: usize) -> Keywords {
     let with_name = format!("^(?:{})/.|{REFERENCE}", kinds.join("|"));
     let item = json!({"anyOf": [{"enum": kinds}, {"type": "string", "pattern": with_name}]});
-    let mut accepted = AcceptedValues {
-        types: BTreeSet::from(["array"]),
-        ..AcceptedValues::default()
-    };
+    let mut accepted = AcceptedValues::of_types(["array"]);
     accepted.contents.insert("items".to_owned(), item);
     if least == 0 {
         accepted.types.insert("null");
@@ -408,20 +255,6 @@ fn ids(kinds: &[&str], least: usize) -> Keywords {
         accepted.contents.insert("minItems".to_owned(), least.into());
     }
     accepted.keywords()
-}
-
-/// A regular expression for a word in upper and lower case.
-fn in_any_case(word: &str) -> String {
-    let mut pattern = String::new();
-    for c in word.chars() {
-        if c.is_ascii_alphabetic() {
-            pattern.extend(['[', c.to_ascii_lowercase(), c.to_ascii_uppercase(), ']']);
-        } else {
-            pattern.extend(SPECIAL.contains(c).then_some('\\'));
-            pattern.push(c);
-        }
-    }
-    pattern
 }
 
 /// The default of an option, where it is a plain value or a list. The options of a map have their own.
@@ -439,14 +272,10 @@ fn default_of(option: &OptionDoc) -> Option<Value> {
     value.filter(|value| !value.is_object() && !value.is_null())
 }
 
-/// The value that YAML makes of a text.
-fn json_of(text: &str) -> Option<Value> {
-    let node = parse_text("schema", text, &mut Problems::default())?;
-    Some(node.to_json())
-}
-
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use super::*;
     use crate::commands::load::Kinds;
     use crate::config::{Loader, TypeHelp};
@@ -539,48 +368,6 @@ mod tests {
         }
         untyped(&TelemetryConfig::options(), &mut names);
         assert_eq!(Vec::from_iter(names), ["anything", "text, map or list"]);
-    }
-
-    fn value(accepts: &YamlType) -> Value {
-        Definitions::default().value(accepts, false, "a").into()
-    }
-
-    #[test]
-    fn each_scalar_may_be_a_reference() {
-        assert_eq!(
-            value(&bool::type_help().accepts),
-            json!({"type": ["boolean", "string"], "pattern": "\\$\\{"})
-        );
-        assert_eq!(
-            value(&u16::type_help().accepts),
-            json!({"type": ["integer", "string"], "minimum": 0, "maximum": 65535, "pattern": "\\$\\{"})
-        );
-        assert_eq!(
-            value(&u64::type_help().accepts),
-            json!({"type": ["integer", "string"], "minimum": 0, "pattern": "\\$\\{"})
-        );
-        assert_eq!(
-            value(&String::type_help().accepts),
-            json!({"type": ["number", "string"]})
-        );
-    }
-
-    #[test]
-    fn words_are_listed_and_accepted_in_any_case() {
-        let words = YamlType::Words {
-            current: vec!["on.1", "never"],
-            others: vec!["true"],
-        };
-        assert_eq!(
-            value(&words),
-            json!({"anyOf": [
-                {"enum": ["on.1", "never", true]},
-                {
-                    "type": ["string"],
-                    "pattern": "\\$\\{|^[nN][eE][vV][eE][rR]$|^[oO][nN]\\.1$|^[tT][rR][uU][eE]$",
-                },
-            ]})
-        );
     }
 
     #[test]
