@@ -220,7 +220,7 @@ impl Producer {
 receivers:
   uds: {{datagram: {{path: \"{}/statsd.sock\"}}}}
 processors:
-  aggregate: {{rules: [{{match: {{name: hits}}, by: []}}]}}
+  aggregate: {{rules: [{{match: {{name: '*'}}, by: []}}]}}
 exporters:
   partials: {{cluster: cluster, producer: node-a}}
 service:
@@ -235,6 +235,13 @@ service:
 
     fn send_total(&self) {
         send_total(&self.sockets.path().join("statsd.sock"));
+    }
+
+    /// Sends a gauge of [`TOTAL`].
+    fn send_gauge(&self) {
+        let sender = UnixDatagram::unbound().expect("a socket");
+        let socket = self.sockets.path().join("statsd.sock");
+        sender.send_to(b"depth:7|g", socket).expect("taken");
     }
 }
 
@@ -262,6 +269,44 @@ fn a_replica_that_was_killed_learns_the_totals_from_the_other() {
         shows_total(replicas[1].page),
         "the other replica shows it all the time"
     );
+    again.stop();
+    second.stop();
+}
+
+#[test]
+fn a_replica_that_starts_again_shows_gauges_that_have_not_changed() {
+    /// A run is dead without a message for 3 s.
+    const LEASE: Duration = Duration::from_secs(3);
+    let replicas = replicas();
+    let peers = replicas[0].peers;
+    let [first, second] = [0, 1].map(|index| replicas[index].start(peers[index]));
+    let producer = Producer::start(peers);
+    producer.send_gauge();
+    let depth = |page: &str| page.contains("\ndepth 7\n");
+    for replica in &replicas {
+        replica.api.wait_for_value("depth", TOTAL);
+    }
+    let sent = Instant::now();
+    wait_until(SOON, "the page is older than a lease", || {
+        sent.elapsed() > 2 * LEASE
+    });
+    first.kill();
+    let again = replicas[0].start(peers[0]);
+    wait_until(SOON, "it shows the gauge from the first page on", || {
+        let page = http::get(replicas[0].page, "/metrics").expect("it answers");
+        assert!(page.status == 503 || depth(&page.text()), "{}", page.text());
+        page.status == 200
+    });
+    replicas[0].api.wait_for_value("depth", TOTAL);
+    assert_counters_agree(&producer.gateway, &again);
+    // Without its producer, the gauge goes on both.
+    producer.gateway.kill();
+    for replica in &replicas {
+        wait_until(SOON, "the gauge of a dead producer goes", || {
+            http::get(replica.page, "/metrics").is_ok_and(|page| page.status == 200 && !depth(&page.text()))
+        });
+        assert_eq!(replica.api.value("depth"), None);
+    }
     again.stop();
     second.stop();
 }

@@ -60,7 +60,7 @@ fn filled(series: usize, value: &Value) -> (Merged, Vec<Key>) {
     for producer in 0..PRODUCERS {
         for (key, series) in keys.iter().zip(&identities) {
             let report = report(producer, 1, value.clone());
-            merged.take(*key, || series.clone(), report, 0).unwrap();
+            merged.take(*key, || series.clone(), report).unwrap();
         }
     }
     // 7919 is prime: the steps visit every series.
@@ -92,7 +92,6 @@ fn reports(c: &mut Criterion) {
                             keys[next % series],
                             || unreachable!("the series is known"),
                             report,
-                            0,
                         )
                         .unwrap();
                     next += 1;
@@ -109,7 +108,7 @@ fn reports(c: &mut Criterion) {
                     for key in &keys {
                         let report = report(0, sequence, value(sequence));
                         merged
-                            .take(*key, || unreachable!("the series is known"), report, 0)
+                            .take(*key, || unreachable!("the series is known"), report)
                             .unwrap();
                     }
                     let begun = std::time::Instant::now();

@@ -174,12 +174,11 @@ impl Replica {
             election.stand(is_ready);
         }
         // During another first read, gauges of dead runs are held too.
-        let is_following = self.reader.is_following();
-        if is_ready && is_following && self.is_show_due(now) {
+        if is_ready && self.is_show_due(now) {
             self.show(now);
         }
         // Without new messages, the shown series are those of now.
-        if is_ready && is_following && self.last_show.2 == self.messages() {
+        if is_ready && self.last_show.2 == self.messages() {
             self.shown_as_of = now.saturating_sub(status.lag_ns.unwrap_or_default());
         }
         let leads = self.is_leader(now);

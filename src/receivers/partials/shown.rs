@@ -124,7 +124,7 @@ mod tests {
             value: Value::Int(value),
         };
         let key = Key::of(series);
-        merged.take(key, || series.clone(), report, now).unwrap();
+        merged.take(key, || series.clone(), report).unwrap();
     }
 
     fn shown(table: &Table, now: u64) -> Vec<(String, u64, i64)> {

@@ -133,8 +133,8 @@ pub struct PageReader {
     highest: (u64, UnixNanos),
     /// When the store was last seen to have lost messages.
     lost_at: Option<UnixNanos>,
-    /// When there was last no room for a run.
-    refused_at: Option<UnixNanos>,
+    /// Whether there was no room for a run since the read began. Nothing but another read brings it back.
+    has_refused_runs: bool,
     /// The replica that has exported the newest deltas.
     deltas: DeltaRecord,
     /// The cluster has another number of partitions.
@@ -175,7 +175,7 @@ impl PageReader {
             clock: BrokerClock::default(),
             highest: (0, 0),
             lost_at: None,
-            refused_at: None,
+            has_refused_runs: false,
             deltas: DeltaRecord::default(),
             mismatch: None,
             stats: ReaderStats::default(),
@@ -189,14 +189,8 @@ impl PageReader {
         }
         let id = self.ids.advance();
         (self.read, self.is_following) = (Some(id), false);
-        // A page that has not changed for a while comes before the heartbeat of its run.
-        self.merged.hold_levels(true);
+        self.has_refused_runs = false;
         Some((id, StoreCall::ReadAll(ReadScope::Everything)))
-    }
-
-    /// Whether its read has been current. Before, it has levels of runs that may be dead: do not show them.
-    pub fn is_following(&self) -> bool {
-        self.is_following
     }
 
     /// Takes an event of its read. Messages that are not readable are counted.
@@ -208,18 +202,14 @@ impl PageReader {
             }
             StoreEvent::Current(id) if self.read == Some(id) => {
                 (self.caught_up_at, self.current_at) = (Some(now), now);
-                if !self.is_following {
-                    self.is_following = true;
-                    self.merged.hold_levels(false);
-                    self.tick(now);
-                }
+                self.is_following = true;
             }
             StoreEvent::Done(id, _) if self.read == Some(id) => self.read = None,
             _ => {}
         }
     }
 
-    /// Removes expired levels, windows and producers. Call it about once a second.
+    /// Hides levels of silent runs, and removes expired windows and producers. Call it about once a second.
     pub fn tick(&mut self, now: UnixNanos) {
         self.merged.sweep(self.clock.store_time(now));
         self.windows.values_mut().for_each(|windows| windows.expire(now));
@@ -262,10 +252,9 @@ impl PageReader {
             .values()
             .flat_map(|entry| entry.runs.values());
         let mut records = self.records.known.values();
-        let memory = nanos(self.config.expected_for);
-        let is_full = self.refused_at.is_some_and(|at| now.saturating_sub(at) <= memory);
-        let has_gaps =
-            is_full || runs.any(|run| !run.is_whole()) || records.any(|record| record.is_unreadable);
+        let has_gaps = self.has_refused_runs
+            || runs.any(|run| !run.is_whole())
+            || records.any(|record| record.is_unreadable);
         let state = match self.caught_up_at {
             None => ReplicaState::CatchingUp,
             Some(_) if !self.is_ready(now) => ReplicaState::Stale,

@@ -112,7 +112,7 @@ impl PageReader {
     ) -> Result<(), PageError> {
         let Some(entry) = self.producers.run(place.run) else {
             self.stats.refused += 1;
-            self.refused_at = Some(now);
+            self.has_refused_runs = true;
             return Ok(());
         };
         entry.seen = entry.seen.max(place.seen);
@@ -164,9 +164,7 @@ impl PageReader {
         for report in page.reports {
             has_streams |= report.report.producer != id;
             let is_total = report.report.mode.is_retained();
-            let taken = self
-                .merged
-                .take(report.key, || report.series, report.report, time);
+            let taken = self.merged.take(report.key, || report.series, report.report);
             refused += u64::from(is_total && taken.is_err_and(|refusal| is_loss(&refusal)));
         }
         for key in page.ended {

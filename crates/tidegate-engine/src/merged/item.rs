@@ -67,6 +67,8 @@ pub(super) struct Run {
     pub(super) report: RunReport,
     /// Whether a leader has folded it: it is part of the retained total.
     pub(super) is_folded: bool,
+    /// Whether it is the level of a run whose lease has ended: it does not count, until the run is seen again.
+    pub(super) is_hidden: bool,
 }
 
 impl Run {
@@ -86,14 +88,14 @@ pub(super) fn same_bounds(one: &Arc<[f64]>, other: &Arc<[f64]>) -> bool {
     Arc::ptr_eq(one, other) || one == other
 }
 
-/// Shows all values by producer and start, the compacted ones of a producer first.
+/// Shows all values that count by producer and start, the compacted ones of a producer first.
 pub(super) fn items<'a>(
     runs: &'a [Box<Run>],
     compacted: &'a [(ProducerId, CompactedTotal)],
     take: &mut dyn FnMut(Item<'a>),
 ) {
     let mut compacted = compacted.iter().peekable();
-    for run in runs {
+    for run in runs.iter().filter(|run| !run.is_hidden) {
         while let Some((producer, total)) = compacted.next_if(|(id, _)| *id <= run.report.producer) {
             compacted_items(*producer, total, take);
         }

@@ -15,14 +15,18 @@ pub(super) struct RunLease {
     pub(super) life: RunLiveness,
     /// Whether it may have levels in some series.
     pub(super) has_levels: bool,
+    /// Since when its levels have been hidden, by the time of the reader; `None`: they count.
+    pub(super) hidden_at: Option<UnixNanos>,
 }
 
 impl RunLease {
-    pub(super) fn new(epoch: UnixNanos) -> Self {
+    /// The lease of a run of which nothing is known yet. A touch shows its levels.
+    pub(super) fn new(epoch: UnixNanos, now: UnixNanos) -> Self {
         Self {
             epoch,
             life: RunLiveness::default(),
             has_levels: false,
+            hidden_at: Some(now),
         }
     }
 

@@ -9,7 +9,7 @@
 //! Totals of ended runs stay. [`Merged::fold`] makes a run part of the retained total of its producer, which a leader
 //! publishes ([`Merged::retained`]) and others merge ([`Merged::take_retained`]). A folded run keeps its own value, so
 //! that a run that was folded too early may say more. Two leaders may fold at any moment. Levels are not folded: they
-//! go when the lease of their run ends.
+//! are hidden when the lease of their run ends, and count again when the run is seen again.
 //!
 //! Decision 0010 gives the reasons.
 
@@ -57,6 +57,8 @@ pub struct MergedLimits {
     pub max_bytes: usize,
     /// How long a lease lasts after its last touch, in nanoseconds.
     pub lease_ns: u64,
+    /// How long the levels of a run are kept after its lease has ended, in nanoseconds (default: 15 min).
+    pub hidden_ns: u64,
 }
 
 impl Default for MergedLimits {
@@ -69,6 +71,7 @@ impl Default for MergedLimits {
             kept_runs: 8,
             max_bytes: usize::MAX,
             lease_ns: 3_000_000_000,
+            hidden_ns: 900_000_000_000,
         }
     }
 }
@@ -80,7 +83,7 @@ pub struct MergedStats {
     pub invalid: u64,
     /// Reports of another kind than their series has, and runs that turned out to have another kind.
     pub mixed_kinds: u64,
-    /// Levels of runs whose lease has ended.
+    /// Levels of runs that have ended.
     pub lease_ended: u64,
     /// Reports of runs that a compacted total contains.
     pub final_runs: u64,
@@ -138,8 +141,6 @@ pub struct Merged {
     stats: MergedStats,
     /// The index of the last report among the runs of its series: the next one is often there in another series.
     guess: usize,
-    /// Whether levels stay although the leases of their runs have ended.
-    holds_levels: bool,
     /// Number of changes of series.
     #[cfg(test)]
     changes: usize,
@@ -157,13 +158,6 @@ impl Merged {
     /// Replaces the bound of [`MergedLimits::max_bytes`].
     pub fn set_max_bytes(&mut self, bytes: usize) {
         self.limits.max_bytes = bytes;
-    }
-
-    /// Keeps levels of runs whose leases have ended, and takes new ones, until this is called with `false`. Call it with `true`
-    /// while reports come in any order: the one that shows that a run is alive may be the last. Levels of runs that said that
-    /// they have ended go anyway.
-    pub fn hold_levels(&mut self, holds: bool) {
-        self.holds_levels = holds;
     }
 
     /// Number of series.

@@ -43,10 +43,16 @@ impl Producers {
         self.by_id.iter().map(|(id, producer)| (*id, &*producer.leases))
     }
 
-    /// No lease was touched after `now`.
+    /// No lease was touched or ended after `now`.
     pub(super) fn clamp_leases(&mut self, now: UnixNanos) {
-        let leases = self.by_id.values_mut().flat_map(|known| &mut known.leases);
-        leases.for_each(|lease| lease.life.touched = lease.life.touched.min(now));
+        for lease in self.by_id.values_mut().flat_map(|known| &mut known.leases) {
+            lease.life.touched = lease.life.touched.min(now);
+            // Without levels, the time begins with the first one.
+            let has_levels = lease.has_levels;
+            lease.hidden_at = lease
+                .hidden_at
+                .map(|at| if has_levels { at.min(now) } else { now });
+        }
     }
 
     /// Forgets the runs of producers without series, a `term` after their last touch or end.
@@ -105,6 +111,7 @@ impl Producer {
     pub(super) fn lease(
         &mut self,
         epoch: UnixNanos,
+        now: UnixNanos,
         most: usize,
         is_over: impl Fn(&RunLease) -> bool,
     ) -> Option<&mut RunLease> {
@@ -112,14 +119,14 @@ impl Producer {
         let at = match known {
             Some(at) => at,
             None if self.leases.len() < most => {
-                self.leases.push(RunLease::new(epoch));
+                self.leases.push(RunLease::new(epoch, now));
                 self.leases.len() - 1
             }
             None => {
                 let over = self.leases.iter().enumerate();
                 let over = over.filter(|(_, lease)| is_over(lease) && !lease.has_levels);
                 let (at, _) = over.min_by_key(|(_, lease)| lease.life.touched)?;
-                *self.leases.get_mut(at)? = RunLease::new(epoch);
+                *self.leases.get_mut(at)? = RunLease::new(epoch, now);
                 at
             }
         };

@@ -230,8 +230,8 @@ pub enum MergeRefusal {
         /// The kind of the series.
         shown: ReportKind,
     },
-    /// A level of a run whose lease has ended.
-    #[error("producer {0}: the lease of the run has ended, so its levels do not count")]
+    /// A level of a run that has ended, or that has no lease.
+    #[error("producer {0}: the run has ended, so its levels do not count")]
     LeaseEnded(ProducerId),
     /// A retained total contains the run, or lists [`super::LISTED_STARTS`] later ones only.
     #[error(

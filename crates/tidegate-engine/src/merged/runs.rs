@@ -10,7 +10,8 @@ use crate::{Key, UnixNanos};
 
 impl Merged {
     /// Touches the lease of a run, which `seen` shows to be alive. Pass the time at which the broker took the message:
-    /// an old message that is read late then keeps nothing alive. A time in the future counts as `now`.
+    /// an old message that is read late then keeps nothing alive. A time in the future counts as `now`. Hidden levels of
+    /// a run that is alive count again.
     ///
     /// # Errors
     /// If the run is new and no memory is left for its lease.
@@ -21,7 +22,15 @@ impl Merged {
         seen: UnixNanos,
         now: UnixNanos,
     ) -> Result<(), MergeRefusal> {
-        self.with_lease(producer, epoch, now, |lease| lease.life.touch(seen.min(now)))
+        let term = self.limits.lease_ns;
+        let returns = self.with_lease(producer, epoch, now, |lease| {
+            lease.life.touch(seen.min(now));
+            lease.hidden_at.is_some() && lease.is_alive(now, term)
+        })?;
+        if returns {
+            self.hide_levels(&BTreeSet::from([(producer, epoch)]), None);
+        }
+        Ok(())
     }
 
     /// Notes that a run has reported its end. Its levels are removed now.
@@ -39,13 +48,13 @@ impl Merged {
         Ok(())
     }
 
-    pub(super) fn with_lease(
+    pub(super) fn with_lease<T>(
         &mut self,
         producer: ProducerId,
         epoch: UnixNanos,
         now: UnixNanos,
-        change: impl FnOnce(&mut RunLease),
-    ) -> Result<(), MergeRefusal> {
+        change: impl FnOnce(&mut RunLease) -> T,
+    ) -> Result<T, MergeRefusal> {
         let (term, most) = (self.limits.lease_ns, self.limits.max_runs);
         let is_known = self.producers.lease(producer, epoch).is_some();
         let more = if is_known {
@@ -60,7 +69,7 @@ impl Merged {
             return self.noted(Err(MergeRefusal::Memory(producer)));
         }
         let result = self.producers.change(producer, |known| {
-            let lease = known.lease(epoch, most, |lease| !lease.is_alive(now, term));
+            let lease = known.lease(epoch, now, most, |lease| !lease.is_alive(now, term));
             lease.map(change).ok_or(MergeRefusal::ProducerRuns(producer))
         });
         self.noted(result)
@@ -88,23 +97,53 @@ impl Merged {
         true
     }
 
-    /// Whether the levels of a run count.
-    pub(super) fn keeps(&self, lease: &RunLease, now: UnixNanos) -> bool {
-        if self.holds_levels {
-            !lease.life.is_ended
-        } else {
-            lease.is_alive(now, self.limits.lease_ns)
+    /// Hides the levels of all runs whose lease has ended. Removes those that have been hidden for
+    /// [`MergedLimits::hidden_ns`](super::MergedLimits::hidden_ns), and forgets producers that have nothing else. An
+    /// ended run is known for a further term, so that its late reports do not count.
+    pub fn sweep(&mut self, now: UnixNanos) {
+        let (term, most) = (self.limits.lease_ns, self.limits.hidden_ns);
+        // Our clock may have been set back since a touch.
+        self.producers.clamp_leases(now);
+        let lapsed = self.runs(|lease| lease.hidden_at.is_none() && !lease.is_alive(now, term));
+        self.hide_levels(&lapsed.into_iter().collect(), Some(now));
+        let is_over = |lease: &RunLease| lease.hidden_at.is_some_and(|at| now.saturating_sub(at) > most);
+        self.drop_levels(self.runs(is_over));
+        self.producers.forget(now, term);
+    }
+
+    /// Hides the levels of runs at this time, or makes them count again. It visits a series once.
+    pub(super) fn hide_levels(
+        &mut self,
+        runs: &BTreeSet<(ProducerId, UnixNanos)>,
+        hidden_at: Option<UnixNanos>,
+    ) {
+        let (with_levels, producers) = self.with_levels(runs.iter().copied());
+        let slots: BTreeSet<u32> = producers.iter().flat_map(|id| self.slots(*id)).collect();
+        for slot in slots {
+            self.change(slot, |series| {
+                series.hide_levels(&with_levels, hidden_at.is_some());
+            });
+        }
+        for (producer, epoch) in runs {
+            self.producers.change(*producer, |known| {
+                let lease = known.leases.iter_mut().find(|lease| lease.epoch == *epoch);
+                lease.into_iter().for_each(|lease| lease.hidden_at = hidden_at);
+            });
         }
     }
 
-    /// Removes the levels of all runs whose lease has ended, and forgets producers that have nothing else. An ended run
-    /// is known for a further term, so that its late reports do not count.
-    pub fn sweep(&mut self, now: UnixNanos) {
-        let term = self.limits.lease_ns;
-        // Our clock may have been set back since a touch.
-        self.producers.clamp_leases(now);
-        self.drop_levels(self.runs(|lease| !self.keeps(lease, now)));
-        self.producers.forget(now, term);
+    /// Those of the runs that may have levels, and their producers.
+    fn with_levels(
+        &self,
+        runs: impl IntoIterator<Item = (ProducerId, UnixNanos)>,
+    ) -> (BTreeSet<(ProducerId, UnixNanos)>, BTreeSet<ProducerId>) {
+        let has_levels = |(producer, epoch): &(ProducerId, UnixNanos)| {
+            let lease = self.producers.lease(*producer, *epoch);
+            lease.is_some_and(|lease| lease.has_levels)
+        };
+        let runs: BTreeSet<_> = runs.into_iter().filter(has_levels).collect();
+        let producers = runs.iter().map(|(producer, _)| *producer).collect();
+        (runs, producers)
     }
 
     /// The runs whose lease ended at least `age` nanoseconds ago, or that reported their end: a replica may fold them.
@@ -151,12 +190,7 @@ impl Merged {
 
     /// Removes the levels of runs. It visits a series once, however many of the runs have a level there.
     pub(super) fn drop_levels(&mut self, runs: impl IntoIterator<Item = (ProducerId, UnixNanos)>) {
-        let has_levels = |(producer, epoch): &(ProducerId, UnixNanos)| {
-            let lease = self.producers.lease(*producer, *epoch);
-            lease.is_some_and(|lease| lease.has_levels)
-        };
-        let dead: BTreeSet<_> = runs.into_iter().filter(has_levels).collect();
-        let producers: BTreeSet<ProducerId> = dead.iter().map(|(producer, _)| *producer).collect();
+        let (dead, producers) = self.with_levels(runs);
         let slots: BTreeSet<u32> = producers.iter().flat_map(|id| self.slots(*id)).collect();
         for slot in &slots {
             self.change(*slot, |series| series.drop_levels(&dead));

@@ -26,6 +26,15 @@ pub(super) enum RunIndex {
     Compacted,
 }
 
+/// What is known of the run of a new report.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct RunFlags {
+    /// A leader has folded it.
+    pub(super) is_folded: bool,
+    /// The levels of the run are hidden.
+    pub(super) is_hidden: bool,
+}
+
 /// The consequences of a report.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Effect {
@@ -202,11 +211,11 @@ impl MergedSeries {
     }
 
     /// Takes the report of a run in.
-    pub(super) fn take(&mut self, place: RunIndex, mut report: RunReport, is_folded: bool) -> Effect {
+    pub(super) fn take(&mut self, place: RunIndex, mut report: RunReport, flags: RunFlags) -> Effect {
         self.share_bounds(&mut report.value);
         match place {
-            RunIndex::Known(at) => self.replace(at, report, is_folded),
-            RunIndex::New(at) => self.insert(at, report, is_folded),
+            RunIndex::Known(at) => self.replace(at, report, flags.is_folded),
+            RunIndex::New(at) => self.insert(at, report, flags),
             RunIndex::Compacted => Effect::default(),
         }
     }
@@ -229,9 +238,17 @@ impl MergedSeries {
         self.account_for(at, Some(&old))
     }
 
-    fn insert(&mut self, at: usize, report: RunReport, is_folded: bool) -> Effect {
+    fn insert(&mut self, at: usize, report: RunReport, flags: RunFlags) -> Effect {
         self.values += self.bytes_of(&report.value);
-        self.runs.insert(at, Box::new(Run { report, is_folded }));
+        let RunFlags { is_folded, is_hidden } = flags;
+        self.runs.insert(
+            at,
+            Box::new(Run {
+                report,
+                is_folded,
+                is_hidden,
+            }),
+        );
         self.account_for(at, None)
     }
 
@@ -240,6 +257,12 @@ impl MergedSeries {
         let Some(run) = self.runs.get(at) else {
             return Effect::default();
         };
+        if run.is_hidden {
+            return Effect {
+                is_changed: true,
+                excluded: 0,
+            };
+        }
         let fell = old.is_some_and(|old| old.time == self.time && run.report.time < old.time);
         let (item, report) = (run.item(), &run.report);
         self.start = earlier(self.start, report.start);
@@ -260,7 +283,10 @@ impl MergedSeries {
         }
         let is_other_kind = kind.is_some_and(|kind| kind != head.kind);
         let excluded = if leads && is_other_kind {
-            let others = self.runs.iter().filter(|run| run.report.kind() != head.kind);
+            let others = self
+                .runs
+                .iter()
+                .filter(|run| !run.is_hidden && run.report.kind() != head.kind);
             others.count()
         } else {
             0
@@ -374,6 +400,20 @@ impl MergedSeries {
         reports.any(|report| report.epoch == epoch && !report.mode.is_retained())
     }
 
+    /// Hides the levels of runs, or makes them count again.
+    pub(super) fn hide_levels(&mut self, runs: &BTreeSet<(ProducerId, UnixNanos)>, is_hidden: bool) {
+        let mut is_changed = false;
+        for run in self.runs.iter_mut().filter(|run| run.is_hidden != is_hidden) {
+            let report = &run.report;
+            if !report.mode.is_retained() && runs.contains(&(report.producer, report.epoch)) {
+                (run.is_hidden, is_changed) = (is_hidden, true);
+            }
+        }
+        if is_changed {
+            self.recompute();
+        }
+    }
+
     /// Removes the levels of runs.
     pub(super) fn drop_levels(&mut self, runs: &BTreeSet<(ProducerId, UnixNanos)>) {
         self.remove(|run| {
@@ -393,7 +433,7 @@ impl MergedSeries {
         }
     }
 
-    /// Recomputes head and times from all runs. A reader computes the value.
+    /// Recomputes head and times from all runs that count. A reader computes the value.
     fn recompute(&mut self) {
         let compacted = self.compacted.iter().map(|(_, total)| total.start);
         let mut start = compacted.fold(0, earlier);

@@ -2,18 +2,20 @@
 
 //! How reports, retained totals and whole states come in, and which of them are refused.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::item::Run;
 use super::retained::bytes_of;
-use super::series::{Effect, MergedSeries, RunIndex};
+use super::series::{Effect, MergedSeries, RunFlags, RunIndex};
 use super::{
     CompactedTotal, MergeRefusal, Merged, ProducerId, RetainedTotal, RunReport, bytes_of_slots, growth,
 };
 use crate::{Key, Series, UnixNanos};
 
 impl Merged {
-    /// Takes the report of a run. `identity` gives the series if `key` is new. Says whether the state has changed.
+    /// Takes the report of a run. `identity` gives the series if `key` is new. Says whether the state has changed. A level
+    /// of a run whose lease has ended is hidden until a touch shows that the run is alive.
     ///
     /// # Errors
     /// If the report does not count. The state is as before, except that a report of another kind is kept.
@@ -22,20 +24,19 @@ impl Merged {
         key: Key,
         identity: impl FnOnce() -> Arc<Series>,
         report: RunReport,
-        now: UnixNanos,
     ) -> Result<bool, MergeRefusal> {
         let producer = report.producer;
         let result = match report.checked() {
             None => Err(MergeRefusal::Invalid(producer)),
-            Some(report) if !self.may_count(&report, now) => Err(MergeRefusal::LeaseEnded(producer)),
+            Some(report) if !self.may_count(&report) => Err(MergeRefusal::LeaseEnded(producer)),
             Some(report) => self.take_checked(key, identity, report, false),
         };
         self.noted(result)
     }
 
-    fn may_count(&self, report: &RunReport, now: UnixNanos) -> bool {
+    fn may_count(&self, report: &RunReport) -> bool {
         let lease = self.producers.lease(report.producer, report.epoch);
-        report.mode.is_retained() || lease.is_some_and(|lease| self.keeps(lease, now))
+        report.mode.is_retained() || lease.is_some_and(|lease| !lease.life.is_ended)
     }
 
     fn take_checked(
@@ -78,10 +79,8 @@ impl Merged {
         if let RunIndex::Known(at) | RunIndex::New(at) = place {
             self.guess = at;
         }
-        if !report.mode.is_retained() {
-            self.note_levels(producer, report.epoch);
-        }
-        self.apply(slot, place, report, is_folded)
+        let is_hidden = !report.mode.is_retained() && self.note_level(producer, report.epoch);
+        self.apply(slot, place, report, RunFlags { is_folded, is_hidden })
     }
 
     /// Refuses a run above the limits of its producer, which has so many runs in the series. `is_new`: it has nothing there.
@@ -168,17 +167,19 @@ impl Merged {
         list + if places < most { 0 } else { doubled }
     }
 
-    fn note_levels(&mut self, producer: ProducerId, epoch: UnixNanos) {
-        let has_levels = self
-            .producers
-            .lease(producer, epoch)
-            .is_some_and(|lease| lease.has_levels);
-        if !has_levels {
+    /// Notes that a run has a level. Says whether its levels are hidden.
+    fn note_level(&mut self, producer: ProducerId, epoch: UnixNanos) -> bool {
+        let Some(lease) = self.producers.lease(producer, epoch) else {
+            return true;
+        };
+        let is_hidden = lease.hidden_at.is_some();
+        if !lease.has_levels {
             self.producers.change(producer, |known| {
                 let lease = known.leases.iter_mut().find(|lease| lease.epoch == epoch);
                 lease.into_iter().for_each(|lease| lease.has_levels = true);
             });
         }
+        is_hidden
     }
 
     fn apply(
@@ -186,12 +187,12 @@ impl Merged {
         slot: u32,
         place: RunIndex,
         report: RunReport,
-        is_folded: bool,
+        flags: RunFlags,
     ) -> Result<bool, MergeRefusal> {
         let (producer, sent) = (report.producer, report.kind());
         let applied = self.change(slot, |series| {
             let has_other_bounds = series.has_other_bounds(&report.value);
-            let effect = series.take(place, report, is_folded);
+            let effect = series.take(place, report, flags);
             (
                 effect,
                 series.kind().filter(|shown| *shown != sent),
@@ -291,15 +292,22 @@ impl Merged {
     /// If no memory is left for all of it. The part that fits counts.
     pub fn merge(&mut self, other: &Self) -> Result<(), MergeRefusal> {
         let mut result = Ok(());
+        let mut shown = BTreeSet::new();
         for (producer, leases) in other.producers.leases() {
             for theirs in leases {
                 let touched = self.with_lease(producer, theirs.epoch, theirs.life.touched, |mine| {
                     mine.life.touch(theirs.life.touched);
                     mine.life.is_ended |= theirs.life.is_ended;
+                    mine.hidden_at = mine.hidden_at.max(theirs.hidden_at);
                 });
+                if touched.is_ok() && theirs.hidden_at.is_none() {
+                    shown.insert((producer, theirs.epoch));
+                }
                 result = result.and(touched);
             }
         }
+        // What one of the two shows is shown. The next sweep judges it.
+        self.hide_levels(&shown, None);
         for series in other.series.iter().flatten() {
             let (key, identity) = (series.key, &series.identity);
             for (producer, compacted) in &series.compacted {
@@ -307,7 +315,9 @@ impl Merged {
                 result = result.and(self.noted(taken));
             }
             for run in &series.runs {
-                let Run { report, is_folded } = &**run;
+                let Run {
+                    report, is_folded, ..
+                } = &**run;
                 let lease = self.producers.lease(report.producer, report.epoch);
                 if lease.is_none() && !report.mode.is_retained() {
                     continue;

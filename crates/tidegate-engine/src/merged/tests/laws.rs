@@ -4,7 +4,7 @@
 
 use proptest::prelude::*;
 
-use super::super::series::{MergedSeries, RunIndex};
+use super::super::series::{MergedSeries, RunFlags, RunIndex};
 use super::*;
 
 #[derive(Clone, Debug)]
@@ -71,7 +71,7 @@ fn any_state() -> impl Strategy<Value = Merged> {
         });
         for step in steps {
             match step {
-                Step::Take(name, report) => drop(take(&mut merged, name, report, NOW)),
+                Step::Take(name, report) => drop(take(&mut merged, name, report)),
                 Step::Touch(producer, epoch) => merged.touch(id(producer), epoch, NOW - epoch, NOW).unwrap(),
                 Step::End(producer, epoch) => merged.end(id(producer), epoch, NOW).unwrap(),
                 Step::Fold(producer, epoch, is_over) => {
@@ -130,12 +130,12 @@ proptest! {
         }
         let [one, other, winners] = &mut all;
         for (report, reads) in reports.iter().zip(&reads) {
-            let _ = take(one, "x", report.clone(), NOW);
+            let _ = take(one, "x", report.clone());
             if *reads {
                 shown(one);
             }
         }
-        shuffled.iter().chain(&reports).for_each(|report| drop(take(other, "x", report.clone(), NOW)));
+        shuffled.iter().chain(&reports).for_each(|report| drop(take(other, "x", report.clone())));
         prop_assert_eq!(state(one), state(other));
         prop_assert_eq!(text(one), text(other));
         audit(one);
@@ -154,7 +154,7 @@ proptest! {
         };
         let kind = one.series[0].as_ref().unwrap().kind();
         prop_assert_eq!(kind, Some(first.kind()));
-        runs.into_iter().for_each(|report| drop(take(winners, "x", report, NOW)));
+        runs.into_iter().for_each(|report| drop(take(winners, "x", report)));
         prop_assert_eq!(state(winners), state(one));
         prop_assert_eq!(text(winners), text(one));
     }
@@ -193,18 +193,16 @@ fn the_part_of_a_producer_is_its_newest_value_or_none() {
             &mut merged,
             "x",
             level(MergeMode::Max, producer, epoch, 1, number),
-            20,
         )
         .unwrap();
         take(
             &mut merged,
             "level",
             level(MergeMode::Level, producer, epoch, 1, number),
-            20,
         )
         .unwrap();
     }
-    take(&mut merged, "h", report(1, 10, 1, histogram(&[1.0], &[0.5])), 20).unwrap();
+    take(&mut merged, "h", report(1, 10, 1, histogram(&[1.0], &[0.5]))).unwrap();
     let parts = |name: &str| {
         let shares = merged.shares(Key::of(&identity(name)));
         shares.iter().map(|share| share.value).collect::<Vec<_>>()
@@ -224,7 +222,7 @@ proptest! {
         for (producer, start) in &runs {
             let report = report(*producer, *start, 1, 1);
             let place = all.index_of(&report, 0);
-            all.take(place, report, false);
+            all.take(place, report, RunFlags::default());
         }
         let at = runs.range(..(producer, start)).count();
         let is_known = runs.contains(&(producer, start));

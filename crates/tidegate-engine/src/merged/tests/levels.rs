@@ -14,7 +14,7 @@ fn combined(mode: MergeMode, values: [f64; 3]) -> Option<Value> {
     let mut merged = alive();
     for (at, value) in values.into_iter().enumerate() {
         let report = level(mode, at as u8 + 1, 5, 1, Value::Double(value));
-        take(&mut merged, "x", report, 100).unwrap();
+        take(&mut merged, "x", report).unwrap();
     }
     value(&mut merged)
 }
@@ -38,7 +38,7 @@ fn a_mean_weighs_summaries_by_their_counts() {
     let mut merged = alive();
     for (producer, count, sum) in [(1, 3, 30.0), (2, 1, 2.0)] {
         let report = level(MergeMode::Mean, producer, 5, 1, summary(count, sum));
-        take(&mut merged, "x", report, 100).unwrap();
+        take(&mut merged, "x", report).unwrap();
     }
     assert_eq!(value(&mut merged), Some(Value::Double(8.0)));
 }
@@ -48,13 +48,13 @@ fn a_level_needs_a_lease_and_a_late_one_does_not_return() {
     let mut merged = Merged::new(limits());
     let report = level(MergeMode::Level, 1, 5, 1, 7);
     let refused = Err(MergeRefusal::LeaseEnded(id(1)));
-    assert_eq!(take(&mut merged, "x", report.clone(), 100), refused);
+    assert_eq!(take(&mut merged, "x", report.clone()), refused);
     merged.touch(id(1), 5, 100, 100).unwrap();
-    assert_eq!(take(&mut merged, "x", report.clone(), 100), Ok(true));
-    assert_eq!(take(&mut merged, "x", report.clone(), 100), Ok(false), "repeated");
+    assert_eq!(take(&mut merged, "x", report.clone()), Ok(true));
+    assert_eq!(take(&mut merged, "x", report.clone()), Ok(false), "repeated");
     merged.end(id(1), 5, 101).unwrap();
     assert_eq!((value(&mut merged), merged.len()), (None, 0));
-    assert_eq!(take(&mut merged, "x", report, 101), refused);
+    assert_eq!(take(&mut merged, "x", report), refused);
     assert_eq!(merged.stats().lease_ended, 2);
     audit(&merged);
 }
@@ -63,19 +63,71 @@ fn a_level_needs_a_lease_and_a_late_one_does_not_return() {
 fn a_lease_that_is_touched_again_brings_levels_back() {
     let mut merged = alive();
     let level = level(MergeMode::Level, 1, 5, 1, 7);
-    take(&mut merged, "x", level.clone(), 100).unwrap();
+    take(&mut merged, "x", level.clone()).unwrap();
     // A run with a total is listed until a leader folds it.
     for producer in 1..=3 {
-        take(&mut merged, "total", report(producer, 5, 1, 1), 100).unwrap();
+        take(&mut merged, "total", report(producer, 5, 1, 1)).unwrap();
     }
     merged.sweep(111);
     assert_eq!(value(&mut merged), None);
     assert_eq!(merged.lapsed(111, 0).len(), 3);
+    merged.touch(id(1), 5, 100, 112).unwrap();
+    assert_eq!(value(&mut merged), None, "an old message");
     merged.touch(id(1), 5, 112, 112).unwrap();
     assert_eq!(merged.lapsed(112, 0).len(), 2);
     assert_eq!(merged.lapsed(112, 5), [], "not for long enough");
-    assert_eq!(take(&mut merged, "x", level, 112), Ok(true));
     assert_eq!(value(&mut merged), Some(Value::Int(7)));
+    assert_eq!(take(&mut merged, "x", level), Ok(false), "repeated");
+    audit(&merged);
+}
+
+#[test]
+fn a_level_of_a_silent_run_is_hidden_until_the_run_is_seen() {
+    let mut merged = Merged::new(limits());
+    merged.touch(id(1), 5, 50, 100).unwrap();
+    for sequence in [1, 2] {
+        let report = level(MergeMode::Last, 1, 5, sequence, sequence as i64);
+        assert_eq!(take(&mut merged, "x", report), Ok(true));
+        assert_eq!(value(&mut merged), None);
+    }
+    assert_eq!(merged.shares(Key::of(&identity("x"))), []);
+    // Another run has another kind. It counts alone, until the first run returns.
+    take(&mut merged, "x", report(2, 7, 1, summary(3, 1.0))).unwrap();
+    assert_eq!(value(&mut merged), Some(summary(3, 1.0)));
+    audit(&merged);
+    merged.touch(id(1), 5, 95, 100).unwrap();
+    assert_eq!(value(&mut merged), Some(Value::Int(2)));
+    audit(&merged);
+}
+
+#[test]
+fn hidden_levels_go_after_their_term_or_with_the_end_of_the_run() {
+    let mut merged = Merged::new(MergedLimits {
+        hidden_ns: 50,
+        ..limits()
+    });
+    for producer in [1, 2] {
+        merged.touch(id(producer), 5, 100, 100).unwrap();
+        take(&mut merged, "x", level(MergeMode::Level, producer, 5, 1, 7)).unwrap();
+    }
+    merged.sweep(111);
+    merged.end(id(2), 5, 120).unwrap();
+    merged.sweep(161);
+    assert_eq!((merged.len(), value(&mut merged)), (1, None), "it may come back");
+    // The clock of the reader may be set back.
+    merged.sweep(100);
+    merged.sweep(150);
+    assert_eq!(merged.len(), 1);
+    merged.sweep(151);
+    assert_eq!(merged.len(), 0);
+    audit(&merged);
+    // A level that comes later has the whole term.
+    merged.touch(id(1), 5, 100, 200).unwrap();
+    take(&mut merged, "x", level(MergeMode::Level, 1, 5, 2, 8)).unwrap();
+    merged.sweep(250);
+    merged.touch(id(1), 5, 250, 250).unwrap();
+    assert_eq!(value(&mut merged), Some(Value::Int(8)));
+    audit(&merged);
 }
 
 #[test]
@@ -87,7 +139,7 @@ fn a_merge_takes_no_level_of_a_run_whose_lease_has_no_room() {
     merged.touch(id(1), 1, 100, 100).unwrap();
     let mut other = Merged::new(limits());
     other.touch(id(1), 2, 100, 100).unwrap();
-    take(&mut other, "x", level(MergeMode::Level, 1, 2, 1, 5), 100).unwrap();
+    take(&mut other, "x", level(MergeMode::Level, 1, 2, 1, 5)).unwrap();
     assert_eq!(merged.merge(&other), Err(MergeRefusal::ProducerRuns(id(1))));
     assert_eq!((value(&mut merged), merged.len()), (None, 0));
     audit(&merged);
@@ -97,7 +149,7 @@ fn a_merge_takes_no_level_of_a_run_whose_lease_has_no_room() {
 fn a_touch_of_the_future_keeps_a_lease_alive_for_one_term() {
     let mut merged = Merged::new(limits());
     merged.touch(id(1), 5, u64::MAX, 100).unwrap();
-    take(&mut merged, "x", level(MergeMode::Level, 1, 5, 1, 7), 100).unwrap();
+    take(&mut merged, "x", level(MergeMode::Level, 1, 5, 1, 7)).unwrap();
     merged.sweep(110);
     assert_eq!(value(&mut merged), Some(Value::Int(7)));
     merged.sweep(111);
@@ -108,7 +160,7 @@ fn a_touch_of_the_future_keeps_a_lease_alive_for_one_term() {
 fn a_clock_that_was_set_back_ends_leases_after_one_term() {
     let mut merged = Merged::new(limits());
     merged.touch(id(1), 5, 1000, 1000).unwrap();
-    take(&mut merged, "x", level(MergeMode::Level, 1, 5, 1, 7), 1000).unwrap();
+    take(&mut merged, "x", level(MergeMode::Level, 1, 5, 1, 7)).unwrap();
     merged.sweep(100);
     assert_eq!(value(&mut merged), Some(Value::Int(7)));
     merged.sweep(111);
@@ -122,7 +174,7 @@ fn a_sweep_changes_each_series_once_however_many_runs_ended() {
         merged.touch(id(producer), epoch, 100, 100).unwrap();
         for name in ["x", "y"] {
             let report = level(MergeMode::Level, producer, epoch, 1, 7);
-            take(&mut merged, name, report, 100).unwrap();
+            take(&mut merged, name, report).unwrap();
         }
     }
     merged.touch(id(1), 6, 105, 105).unwrap();
@@ -136,8 +188,8 @@ fn a_sweep_changes_each_series_once_however_many_runs_ended() {
 #[test]
 fn totals_of_a_producer_stay_when_its_levels_go() {
     let mut merged = alive();
-    take(&mut merged, "x", level(MergeMode::Last, 1, 5, 1, 7), 100).unwrap();
-    take(&mut merged, "total", report(1, 5, 1, 3), 100).unwrap();
+    take(&mut merged, "x", level(MergeMode::Last, 1, 5, 1, 7)).unwrap();
+    take(&mut merged, "total", report(1, 5, 1, 3)).unwrap();
     merged.end(id(1), 5, 100).unwrap();
     let all = shown(&mut merged);
     assert_eq!((all.len(), &all["total"].1), (1, &Value::Int(3)));
@@ -148,9 +200,9 @@ fn totals_of_a_producer_stay_when_its_levels_go() {
 fn a_run_may_drop_the_level_of_one_series_and_keep_the_others() {
     let mut merged = alive();
     for name in ["x", "y"] {
-        take(&mut merged, name, level(MergeMode::Level, 1, 5, 1, 7), 100).unwrap();
+        take(&mut merged, name, level(MergeMode::Level, 1, 5, 1, 7)).unwrap();
     }
-    take(&mut merged, "x", level(MergeMode::Level, 2, 5, 1, 3), 100).unwrap();
+    take(&mut merged, "x", level(MergeMode::Level, 2, 5, 1, 3)).unwrap();
     let key = Key::of(&identity("x"));
     assert!(merged.drop_level(key, id(1), 5));
     assert!(!merged.drop_level(key, id(1), 5), "repeated");

@@ -9,7 +9,7 @@ fn series_beyond_the_limits_are_refused_and_counted() {
         max_series_per_producer: 2,
         ..limits()
     });
-    let mut taken = |name: &str, producer| take(&mut merged, name, report(producer, 1, 1, 1), 0);
+    let mut taken = |name: &str, producer| take(&mut merged, name, report(producer, 1, 1, 1));
     assert_eq!([taken("a", 1), taken("b", 1)], [Ok(true), Ok(true)]);
     assert_eq!(taken("c", 1), Err(MergeRefusal::ProducerSeries(id(1))));
     assert_eq!([taken("c", 2), taken("a", 2)], [Ok(true), Ok(true)]);
@@ -30,13 +30,13 @@ fn a_producer_with_too_many_runs_is_refused_until_they_are_compacted() {
     take_all(&mut merged, (1..=4).map(|start| report(1, start, 1, 10)));
     let more = report(1, 5, 1, 10);
     assert_eq!(
-        take(&mut merged, "x", more.clone(), 0),
+        take(&mut merged, "x", more.clone()),
         Err(MergeRefusal::ProducerRuns(id(1)))
     );
     for epoch in 1..=3 {
         merged.fold(id(1), epoch, true);
     }
-    assert_eq!(take(&mut merged, "x", more, 0), Ok(true));
+    assert_eq!(take(&mut merged, "x", more), Ok(true));
     assert_eq!(shown(&mut merged)["x"], (1, Value::Int(50)));
     audit(&merged);
 }
@@ -46,23 +46,18 @@ fn a_full_memory_takes_nothing_new_and_lets_the_known_grow_a_little() {
     let mut merged = Merged::new(limits());
     take_all(&mut merged, [report(1, 1, 1, histogram(&[1.0], &[0.5]))]);
     merged.set_max_bytes(merged.bytes());
-    let refused = take(&mut merged, "x", report(2, 1, 1, histogram(&[1.0], &[])), 0);
+    let refused = take(&mut merged, "x", report(2, 1, 1, histogram(&[1.0], &[])));
     assert_eq!(refused, Err(MergeRefusal::Memory(id(2))));
     assert_eq!(
-        take(&mut merged, "y", report(1, 1, 1, 5), 0),
+        take(&mut merged, "y", report(1, 1, 1, 5)),
         Err(MergeRefusal::Memory(id(1)))
     );
     assert_eq!(
-        take(
-            &mut merged,
-            "x",
-            report(1, 1, 2, histogram(&[1.0, 2.0], &[0.5])),
-            0
-        ),
+        take(&mut merged, "x", report(1, 1, 2, histogram(&[1.0, 2.0], &[0.5]))),
         Ok(true)
     );
     let many: Vec<f64> = (0..1000).map(f64::from).collect();
-    let refused = take(&mut merged, "x", report(1, 1, 3, histogram(&many, &[0.5])), 0);
+    let refused = take(&mut merged, "x", report(1, 1, 3, histogram(&many, &[0.5])));
     assert_eq!(refused, Err(MergeRefusal::Memory(id(1))));
     assert_eq!(merged.stats().limits, 3);
     audit(&merged);
@@ -79,7 +74,7 @@ fn a_reader_computes_values_in_memory_that_was_counted() {
         let mut merged = Merged::new(limits());
         merged.set_max_bytes(100_000);
         for name in 0..1000 {
-            let _ = take(&mut merged, &name.to_string(), report(1, 1, 1, value.clone()), 0);
+            let _ = take(&mut merged, &name.to_string(), report(1, 1, 1, value.clone()));
         }
         assert!(merged.stats().limits > 0);
         let before = merged.bytes();
@@ -155,14 +150,14 @@ fn producers_are_bounded_and_those_without_series_are_forgotten() {
     take_all(&mut merged, [report(2, 1, 1, 5)]);
     let refused = MergeRefusal::Producers(id(3));
     assert_eq!(merged.touch(id(3), 1, 100, 100), Err(refused.clone()));
-    assert_eq!(take(&mut merged, "x", report(3, 1, 1, 5), 100), Err(refused));
+    assert_eq!(take(&mut merged, "x", report(3, 1, 1, 5)), Err(refused));
     assert_eq!(merged.stats().limits, 2);
     merged.touch(id(2), 1, 100, 100).unwrap();
     merged.sweep(110);
     assert_eq!(merged.lapsed(111, 0), [(id(1), 1), (id(2), 1)]);
     merged.sweep(111);
     assert_eq!(merged.lapsed(111, 0), [(id(2), 1)], "it has series to fold");
-    assert_eq!(take(&mut merged, "x", report(3, 1, 1, 5), 111), Ok(true));
+    assert_eq!(take(&mut merged, "x", report(3, 1, 1, 5)), Ok(true));
     audit(&merged);
 }
 
@@ -174,7 +169,7 @@ fn an_ended_run_is_forgotten_after_its_late_messages() {
     merged.touch(id(1), 1, 99, 110).unwrap();
     let late = level(MergeMode::Level, 1, 1, 1, 5);
     let refused = Err(MergeRefusal::LeaseEnded(id(1)));
-    assert_eq!(take(&mut merged, "x", late, 110), refused);
+    assert_eq!(take(&mut merged, "x", late), refused);
     merged.sweep(111);
     assert_eq!(merged.producers.len(), 0);
 }
@@ -192,7 +187,7 @@ fn a_state_does_not_grow_with_restarts_of_a_producer() {
     }
     assert_eq!(merged.bytes(), most);
     assert_eq!(shown(&mut merged)["x"], (1, Value::Int(1000)));
-    let refused = take(&mut merged, "x", report(1, 2, 9, 100), 0);
+    let refused = take(&mut merged, "x", report(1, 2, 9, 100));
     assert_eq!(refused, Err(MergeRefusal::FinalRun(id(1))));
     let text = refused.unwrap_err().to_string();
     assert!(text.ends_with("check the clock of the producer"), "{text}");
@@ -215,10 +210,7 @@ fn values_that_no_producer_may_send_are_refused() {
         level(MergeMode::Level, 1, 1, 1, histogram(&[], &[])),
     ];
     for report in bad {
-        assert_eq!(
-            take(&mut merged, "x", report, 0),
-            Err(MergeRefusal::Invalid(id(1)))
-        );
+        assert_eq!(take(&mut merged, "x", report), Err(MergeRefusal::Invalid(id(1))));
     }
     assert_eq!((merged.stats().invalid, merged.len()), (8, 0));
 }

@@ -63,15 +63,15 @@ fn level(mode: MergeMode, producer: u8, epoch: u64, sequence: u64, value: impl I
     }
 }
 
-fn take(merged: &mut Merged, name: &str, report: RunReport, now: u64) -> Result<bool, MergeRefusal> {
+fn take(merged: &mut Merged, name: &str, report: RunReport) -> Result<bool, MergeRefusal> {
     let series = identity(name);
-    merged.take(Key::of(&series), || series.clone(), report, now)
+    merged.take(Key::of(&series), || series.clone(), report)
 }
 
 /// Takes reports of the series `x`.
 fn take_all(merged: &mut Merged, reports: impl IntoIterator<Item = RunReport>) {
     for report in reports {
-        take(merged, "x", report, 0).unwrap();
+        take(merged, "x", report).unwrap();
     }
 }
 

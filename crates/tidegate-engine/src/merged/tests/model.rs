@@ -169,7 +169,7 @@ proptest! {
             let merged = &mut replicas[usize::from(is_second)];
             match act {
                 Act::Take(which) => {
-                    take(merged, "x", which.get(&reports).clone(), 0).unwrap();
+                    take(merged, "x", which.get(&reports).clone()).unwrap();
                 }
                 Act::Fold(producer, run, is_over) => {
                     let before = bits(merged);
@@ -254,10 +254,10 @@ proptest! {
             let start = 3 * (at as u64 + 1);
             let observed: Vec<f64> = observed.iter().map(|tenths| f64::from(*tenths) * 0.1).collect();
             reports.push(report(*producer, start, 1, form.value(start, &observed)));
-            take(&mut whole, "x", reports[at].clone(), 0).unwrap();
+            take(&mut whole, "x", reports[at].clone()).unwrap();
             let [first, second] = &mut replicas;
             for merged in [&mut *first, &mut *second] {
-                take(merged, "x", reports[at].clone(), 0).unwrap();
+                take(merged, "x", reports[at].clone()).unwrap();
                 if folds {
                     merged.fold(id(*producer), start, true);
                 }
@@ -269,7 +269,7 @@ proptest! {
             }
             for (is_second, index) in repeated {
                 let merged = if is_second { &mut *second } else { &mut *first };
-                let taken = take(merged, "x", index.get(&reports).clone(), 0);
+                let taken = take(merged, "x", index.get(&reports).clone());
                 prop_assert!(matches!(taken, Ok(_) | Err(MergeRefusal::FinalRun(_))));
             }
             prop_assert_eq!(bits(first), bits(&mut whole));
@@ -285,10 +285,10 @@ proptest! {
     /// The model of levels: a list of runs with their leases.
     #[test]
     fn levels_are_those_of_runs_with_a_lease(
-        acts in prop::collection::vec((0u8..3, 1u64..4, 0u64..4, 0u8..8, 0i64..100), 1..60),
+        acts in prop::collection::vec((0u8..3, 1u64..4, 0u64..8, 0u8..8, 0i64..100), 1..60),
     ) {
-        let mut merged = Merged::new(limits());
-        let mut leases = BTreeMap::<(u8, u64), (u64, bool)>::new();
+        let mut merged = Merged::new(MergedLimits { hidden_ns: HIDDEN, ..limits() });
+        let mut leases = BTreeMap::<(u8, u64), ModelLease>::new();
         let mut levels = BTreeMap::<(u8, u64), (u64, i64)>::new();
         let mut now = 100;
         for (producer, epoch, elapsed, act, value) in acts {
@@ -297,39 +297,58 @@ proptest! {
             match act {
                 0 => {
                     merged.end(id(producer), epoch, now).unwrap();
-                    *leases.entry(run).or_default() = (now, true);
+                    let lease = leases.entry(run).or_default();
+                    (lease.touched, lease.is_ended) = (now, true);
                     levels.remove(&run);
                 }
                 1..4 => {
                     merged.touch(id(producer), epoch, now, now).unwrap();
-                    leases.entry(run).or_default().0 = now;
+                    let lease = leases.entry(run).or_default();
+                    (lease.touched, lease.hidden_at) = (now, None);
                 }
                 _ => {
                     let sequence = value as u64;
-                    let taken = take(&mut merged, "x", level(MergeMode::Level, producer, epoch, sequence, value), now);
-                    let lease = leases.get(&run).copied().unwrap_or_default();
-                    let is_alive = !lease.1 && now - lease.0 <= TERM;
-                    prop_assert_eq!(taken.is_ok(), is_alive);
-                    if is_alive {
+                    let taken = take(&mut merged, "x", level(MergeMode::Level, producer, epoch, sequence, value));
+                    let counts = leases.get(&run).is_some_and(|lease| !lease.is_ended);
+                    prop_assert_eq!(taken.is_ok(), counts);
+                    if counts {
                         let known = levels.entry(run).or_insert((sequence, value));
                         *known = (*known).max((sequence, value));
                     }
                 }
             }
             merged.sweep(now);
-            levels.retain(|run, _| now - leases[run].0 <= TERM);
+            for (run, lease) in &mut leases {
+                if now - lease.touched > TERM && (lease.hidden_at.is_none() || !levels.contains_key(run)) {
+                    lease.hidden_at = Some(now);
+                }
+            }
+            let is_kept = |lease: &ModelLease| lease.hidden_at.is_none_or(|at| now - at <= HIDDEN);
+            levels.retain(|run, _| is_kept(&leases[run]));
             // Producers without series are forgotten after a term.
             leases.retain(|run, lease| {
-                levels.keys().any(|(producer, _)| *producer == run.0) || now - lease.0 <= TERM
+                levels.keys().any(|(producer, _)| *producer == run.0) || now - lease.touched <= TERM
             });
             for producer in 0..3 {
                 let is_known = leases.keys().any(|(known, _)| *known == producer);
                 prop_assert_eq!(merged.producers.get(id(producer)).is_some(), is_known);
             }
-            let sum = levels.values().map(|(_, value)| *value).sum();
-            let expected = (!levels.is_empty()).then_some(Value::Int(sum));
+            let counting = levels.iter().filter(|(run, _)| leases[run].hidden_at.is_none());
+            let counting: Vec<i64> = counting.map(|(_, (_, value))| *value).collect();
+            let expected = (!counting.is_empty()).then(|| Value::Int(counting.iter().sum()));
             prop_assert_eq!(self::value(&mut merged), expected);
             audit(&merged);
         }
     }
+}
+
+/// How long the levels of a silent run are kept.
+const HIDDEN: u64 = 20;
+
+/// A lease of the model.
+#[derive(Default)]
+struct ModelLease {
+    touched: u64,
+    is_ended: bool,
+    hidden_at: Option<u64>,
 }

@@ -47,7 +47,7 @@ fn the_queue_depth_of_a_dead_producer_goes_with_its_lease() {
         let mut merged = Merged::new(limits());
         for (producer, depth) in [(1, 7), (2, 3)] {
             merged.touch(id(producer), 5, 100, 100).unwrap();
-            take(&mut merged, "x", level(mode, producer, 5, 1, depth), 100).unwrap();
+            take(&mut merged, "x", level(mode, producer, 5, 1, depth)).unwrap();
         }
         merged.touch(id(2), 5, 109, 109).unwrap();
         merged.sweep(111);
@@ -87,7 +87,7 @@ fn other_bounds_of_a_producer_that_sorts_first_do_not_change_the_shown() {
 fn a_report_of_another_kind_is_refused_counted_and_named() {
     let mut merged = Merged::new(limits());
     take_all(&mut merged, [report(1, 10, 1, 5)]);
-    let refusal = take(&mut merged, "x", report(2, 20, 1, summary(3, 1.0)), 0).unwrap_err();
+    let refusal = take(&mut merged, "x", report(2, 20, 1, summary(3, 1.0))).unwrap_err();
     let text = refusal.to_string();
     assert!(
         text.contains(&id(2).to_string()) && text.contains("`add` of summaries"),

@@ -209,7 +209,7 @@ proptest! {
             let merged = &mut replicas[usize::from(is_second)];
             match act {
                 StreamAct::Take(which) if !reports.is_empty() => {
-                    take(merged, "x", which.get(&reports).clone(), 0).unwrap();
+                    take(merged, "x", which.get(&reports).clone()).unwrap();
                 }
                 StreamAct::Fold(gateway) => {
                     let before = bits(merged);
