@@ -87,11 +87,18 @@ pub async fn serve(
     let _ = shared.overview.set(loaded.plan.overview(config, metrics.clone()));
     let telemetry = telemetry.start(&loaded.plan.telemetry, metrics, &shared).await?;
     loaded.log_warnings();
-    let running = Running::start(graph, shared, drain).await?;
-    tracing::info!(
-        version = VERSION,
-        "everything is ready, running and processing data"
-    );
+    let running = Running::start(graph, shared.clone(), drain).await?;
+    match shared.health.unready() {
+        None => tracing::info!(
+            version = VERSION,
+            "everything is ready, running and processing data"
+        ),
+        Some(reason) => tracing::info!(
+            version = VERSION,
+            reason,
+            "everything runs and processes data; readers of metrics get 503 until the reason is gone"
+        ),
+    }
     until(&mut signals).await;
     tracing::info!("stopping: receivers first, then draining");
     stop(running, drain, &mut signals).await;

@@ -50,7 +50,12 @@ pub(crate) async fn open_stream(context: &Context, wanted: &Config) -> Result<()
     let stream = match context.get_stream(&wanted.name).await {
         Err(error) if is_missing(&error.kind()) => {
             let created = context.create_stream(wanted.clone()).await;
-            created.map_err(|error| LinkError::Create(wanted.name.clone(), error))?
+            let created = created.map_err(|error| LinkError::Create(wanted.name.clone(), error))?;
+            tracing::info!(
+                stream = wanted.name,
+                "created the stream of the cluster. If the cluster ran before, check its `name` and the account"
+            );
+            created
         }
         found => found.map_err(|error| LinkError::Stream(wanted.name.clone(), error))?,
     };
