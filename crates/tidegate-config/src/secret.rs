@@ -94,21 +94,20 @@ pub(super) fn is_secret_path(path: &Path) -> bool {
 /// Whether a text has a URL with `user:password@` in front of its host, or with a parameter that may be a secret. It may have
 /// several URLs. An address without a scheme may have `user:password@` too.
 pub(super) fn has_url_credentials(text: &str) -> bool {
-    let is_secret = |parameter: &str| {
-        let (key, _) = parameter.split_once('=').unwrap_or_default();
-        is_suspicious_key(key)
-    };
-    if !text.contains("://") {
-        let login = authority(text).rsplit_once('@').map_or("", |(login, _)| login);
-        return login.contains(':') && !login.contains(char::is_whitespace);
-    }
-    let mut urls = text.split("://").skip(1);
-    urls.any(|rest| authority(rest).contains('@') || rest.split(['?', '&']).skip(1).any(is_secret))
+    text.split([',', ' ']).any(is_url_with_secret)
 }
 
-/// The part of a URL before its path, without the scheme.
-fn authority(url: &str) -> &str {
-    url.split(['/', '?', '#']).next().unwrap_or_default()
+fn is_url_with_secret(text: &str) -> bool {
+    let is_secret = |parameter: &str| {
+        let (key, _) = parameter.split_once('=').unwrap_or_default();
+        is_secret_key(key) || is_suspicious_key(key) || key == "sig"
+    };
+    let Some((_, rest)) = text.split_once("://") else {
+        let login = text.rsplit_once('@').map_or("", |(login, _)| login);
+        return login.contains(':');
+    };
+    let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
+    authority.contains('@') || rest.split(['?', '&', '#']).skip(1).any(is_secret)
 }
 
 #[cfg(test)]
@@ -121,6 +120,11 @@ mod tests {
             "https://u:p@a.example/x",
             "see http://a/, http://u@b/",
             "u:p@nats:4222",
+            "u:p/w@nats:4222",
+            "u:p@a:4222, b:4222",
+            "u:p@a:4222,nats://b",
+            "https://a.example/x?sig=s",
+            "https://a.example/x#access_token=t",
             "https://a.example/x?limit=1&token=t",
         ] {
             assert!(has_url_credentials(text), "{text}");
@@ -128,6 +132,7 @@ mod tests {
         for text in [
             "https://a.example/x?limit=1",
             "a.example:4222",
+            "someone@a.example",
             "key: someone@a.example",
             "sum by (a) (rate(x[5m])) # a@b",
         ] {
