@@ -173,7 +173,6 @@ impl Replica {
         if let Some(election) = self.cluster.election() {
             election.stand(is_ready);
         }
-        // During another first read, gauges of dead runs are held too.
         if is_ready && self.is_show_due(now) {
             self.show(now);
         }
@@ -183,6 +182,7 @@ impl Replica {
         }
         let leads = self.is_leader(now);
         self.cluster.note_leading(is_ready && leads);
+        self.log_readiness(&status);
         if is_sweep_due || self.reported != Some(status.state) {
             self.reported = Some(status.state);
             report::report(
@@ -197,6 +197,26 @@ impl Replica {
         }
         // Readers may come when the series and the warnings are there.
         self.hold(&status, now, begun);
+    }
+
+    /// Logs that readers get values from now on, or no longer.
+    fn log_readiness(&self, status: &ReplicaStatus) {
+        let was_ready = self.reported.is_some_and(|state| unready_in(state).is_none());
+        let cluster = self.cluster.name();
+        match (was_ready, unready(status)) {
+            (false, None) => tracing::info!(
+                cluster,
+                reporting = status.reporting,
+                expected = status.expected,
+                "the replica is ready: it has read the store"
+            ),
+            (true, Some(reason)) => tracing::warn!(
+                cluster,
+                reason,
+                "the replica is not ready: readers of metrics get 503 until it has read the store"
+            ),
+            _ => {}
+        }
     }
 
     /// Whether this replica is the one that exports, by the election that the options name.
@@ -273,7 +293,11 @@ pub(super) fn rest_after(took: Duration, max_lag: Duration) -> Duration {
 
 /// Why readers must not trust the replica; `None`: they may.
 pub(super) fn unready(status: &ReplicaStatus) -> Option<&'static str> {
-    match status.state {
+    unready_in(status.state)
+}
+
+fn unready_in(state: ReplicaState) -> Option<&'static str> {
+    match state {
         ReplicaState::CatchingUp => Some("catching up"),
         ReplicaState::Stale => Some("stale"),
         ReplicaState::Fresh | ReplicaState::Partial => None,

@@ -185,7 +185,7 @@ mod tests {
             for producer in producers {
                 take(&mut merged, &depth, *producer, u64::from(*producer), 10, now);
             }
-            merged.sweep(now);
+            merged.sweep(now, now);
             shows.show(&mut merged, now);
             let expected: Vec<_> = expected
                 .map(|value| ("depth".to_owned(), 0, value))

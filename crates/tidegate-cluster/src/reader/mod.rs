@@ -133,8 +133,10 @@ pub struct PageReader {
     highest: (u64, UnixNanos),
     /// When the store was last seen to have lost messages.
     lost_at: Option<UnixNanos>,
-    /// Whether there was no room for a run since the read began. Nothing but another read brings it back.
+    /// Whether there was no room for a run since the present read began. Nothing but another read brings it back.
     has_refused_runs: bool,
+    /// The same of the read before, until the present one has given all messages.
+    had_refused_runs: bool,
     /// The replica that has exported the newest deltas.
     deltas: DeltaRecord,
     /// The cluster has another number of partitions.
@@ -176,6 +178,7 @@ impl PageReader {
             highest: (0, 0),
             lost_at: None,
             has_refused_runs: false,
+            had_refused_runs: false,
             deltas: DeltaRecord::default(),
             mismatch: None,
             stats: ReaderStats::default(),
@@ -189,6 +192,7 @@ impl PageReader {
         }
         let id = self.ids.advance();
         (self.read, self.is_following) = (Some(id), false);
+        self.had_refused_runs |= self.has_refused_runs;
         self.has_refused_runs = false;
         Some((id, StoreCall::ReadAll(ReadScope::Everything)))
     }
@@ -202,7 +206,7 @@ impl PageReader {
             }
             StoreEvent::Current(id) if self.read == Some(id) => {
                 (self.caught_up_at, self.current_at) = (Some(now), now);
-                self.is_following = true;
+                (self.is_following, self.had_refused_runs) = (true, false);
             }
             StoreEvent::Done(id, _) if self.read == Some(id) => self.read = None,
             _ => {}
@@ -211,7 +215,9 @@ impl PageReader {
 
     /// Hides levels of silent runs, and removes expired windows and producers. Call it about once a second.
     pub fn tick(&mut self, now: UnixNanos) {
-        self.merged.sweep(self.clock.store_time(now));
+        let read_to = self.caught_up_at.map_or(now, |at| at.min(now));
+        let store_time = |at| self.clock.store_time(at);
+        self.merged.sweep(store_time(now), store_time(read_to));
         self.windows.values_mut().for_each(|windows| windows.expire(now));
         self.producers.expire(now, nanos(self.config.expected_for));
     }
@@ -253,6 +259,7 @@ impl PageReader {
             .flat_map(|entry| entry.runs.values());
         let mut records = self.records.known.values();
         let has_gaps = self.has_refused_runs
+            || self.had_refused_runs
             || runs.any(|run| !run.is_whole())
             || records.any(|record| record.is_unreadable);
         let state = match self.caught_up_at {

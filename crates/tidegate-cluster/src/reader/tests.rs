@@ -256,6 +256,9 @@ fn a_gauge_that_has_not_changed_for_long_is_read_before_its_heartbeat() {
     reader.event(StoreEvent::Current(id), NOW + SECOND);
     assert_eq!(shown(&mut reader), living);
     reader.tick(NOW + 4 * SECOND);
+    assert_eq!(shown(&mut reader), living, "1 may have sent what was not read");
+    reader.event(StoreEvent::Current(id), NOW + 4 * SECOND);
+    reader.tick(NOW + 4 * SECOND);
     assert_eq!(shown(&mut reader), None, "1 is silent");
 }
 

@@ -15,7 +15,7 @@ pub(super) struct RunLease {
     pub(super) life: RunLiveness,
     /// Whether it may have levels in some series.
     pub(super) has_levels: bool,
-    /// Since when its levels have been hidden, by the time of the reader; `None`: they count.
+    /// Since when its levels have been hidden; `None`: they count. Without levels, the time of the last sweep.
     pub(super) hidden_at: Option<UnixNanos>,
 }
 

@@ -57,7 +57,7 @@ pub struct MergedLimits {
     pub max_bytes: usize,
     /// How long a lease lasts after its last touch, in nanoseconds.
     pub lease_ns: u64,
-    /// How long the levels of a run are kept after its lease has ended, in nanoseconds (default: 15 min).
+    /// How long levels are kept after they were hidden, in nanoseconds (default: 2 min).
     pub hidden_ns: u64,
 }
 
@@ -71,7 +71,7 @@ impl Default for MergedLimits {
             kept_runs: 8,
             max_bytes: usize::MAX,
             lease_ns: 3_000_000_000,
-            hidden_ns: 900_000_000_000,
+            hidden_ns: 120_000_000_000,
         }
     }
 }
@@ -138,6 +138,8 @@ pub struct Merged {
     producers: Producers,
     /// Bytes that the series have allocated.
     held: usize,
+    /// Number of series with something that counts.
+    counting: usize,
     stats: MergedStats,
     /// The index of the last report among the runs of its series: the next one is often there in another series.
     guess: usize,
@@ -160,14 +162,14 @@ impl Merged {
         self.limits.max_bytes = bytes;
     }
 
-    /// Number of series.
+    /// Number of series with a value. Series whose levels are all hidden have none.
     pub fn len(&self) -> usize {
-        self.places.len()
+        self.counting
     }
 
-    /// Whether there are no series.
+    /// Whether no series has a value.
     pub fn is_empty(&self) -> bool {
-        self.places.is_empty()
+        self.counting == 0
     }
 
     /// The counts since the beginning.
@@ -219,9 +221,10 @@ impl Merged {
     /// Changes a series and counts its bytes.
     fn change<T>(&mut self, slot: u32, change: impl FnOnce(&mut MergedSeries) -> T) -> Option<T> {
         let series = self.series.get_mut(slot as usize)?.as_mut()?;
-        let before = series.bytes();
+        let (before, did_count) = (series.bytes(), series.kind().is_some());
         let result = change(series);
         self.held = self.held + series.bytes() - before;
+        self.counting = self.counting + usize::from(series.kind().is_some()) - usize::from(did_count);
         #[cfg(test)]
         {
             self.changes += 1;

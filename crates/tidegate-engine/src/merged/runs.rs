@@ -5,7 +5,7 @@
 use std::collections::BTreeSet;
 
 use super::level::RunLease;
-use super::{MergeRefusal, Merged, ProducerId};
+use super::{GROWTH_SHARE, MergeRefusal, Merged, ProducerId};
 use crate::{Key, UnixNanos};
 
 impl Merged {
@@ -28,9 +28,28 @@ impl Merged {
             lease.hidden_at.is_some() && lease.is_alive(now, term)
         })?;
         if returns {
-            self.hide_levels(&BTreeSet::from([(producer, epoch)]), None);
+            self.show_levels(producer, epoch);
         }
         Ok(())
+    }
+
+    /// Makes the hidden levels of a run count again. It looks at no runs of other producers: after an interruption, all
+    /// producers return.
+    pub(super) fn show_levels(&mut self, producer: ProducerId, epoch: UnixNanos) {
+        let has_levels = self.producers.change(producer, |known| {
+            let lease = known.leases.iter_mut().find(|lease| lease.epoch == epoch);
+            lease.is_some_and(|lease| {
+                lease.hidden_at = None;
+                lease.has_levels
+            })
+        });
+        if !has_levels {
+            return;
+        }
+        for slot in self.slots(producer) {
+            let excluded = self.change(slot, |series| series.show_levels(producer, epoch));
+            self.stats.mixed_kinds += excluded.unwrap_or(0) as u64;
+        }
     }
 
     /// Notes that a run has reported its end. Its levels are removed now.
@@ -97,38 +116,38 @@ impl Merged {
         true
     }
 
-    /// Hides the levels of all runs whose lease has ended. Removes those that have been hidden for
-    /// [`MergedLimits::hidden_ns`](super::MergedLimits::hidden_ns), and forgets producers that have nothing else. An
-    /// ended run is known for a further term, so that its late reports do not count.
-    pub fn sweep(&mut self, now: UnixNanos) {
+    /// Hides the levels of all runs whose lease had ended at `read_to`, up to when all messages are known: a reader that is
+    /// behind knows nothing of later leases. Removes levels that have been hidden for
+    /// [`MergedLimits::hidden_ns`](super::MergedLimits::hidden_ns), or all of them if little room is left, and forgets
+    /// producers that have nothing else. An ended run is known for a further term, so that its late reports do not count.
+    pub fn sweep(&mut self, now: UnixNanos, read_to: UnixNanos) {
         let (term, most) = (self.limits.lease_ns, self.limits.hidden_ns);
         // Our clock may have been set back since a touch.
         self.producers.clamp_leases(now);
-        let lapsed = self.runs(|lease| lease.hidden_at.is_none() && !lease.is_alive(now, term));
-        self.hide_levels(&lapsed.into_iter().collect(), Some(now));
-        let is_over = |lease: &RunLease| lease.hidden_at.is_some_and(|at| now.saturating_sub(at) > most);
+        let judged_at = read_to.min(now);
+        let lapsed = self.runs(|lease| lease.hidden_at.is_none() && !lease.is_alive(judged_at, term));
+        self.hide_levels(lapsed, now);
+        let is_tight = self.bytes() > self.limits.max_bytes / GROWTH_SHARE * (GROWTH_SHARE - 1);
+        let is_over = |lease: &RunLease| {
+            let hidden_at = lease.hidden_at;
+            hidden_at.is_some_and(|at| is_tight || now.saturating_sub(at) > most)
+        };
         self.drop_levels(self.runs(is_over));
         self.producers.forget(now, term);
     }
 
-    /// Hides the levels of runs at this time, or makes them count again. It visits a series once.
-    pub(super) fn hide_levels(
-        &mut self,
-        runs: &BTreeSet<(ProducerId, UnixNanos)>,
-        hidden_at: Option<UnixNanos>,
-    ) {
-        let (with_levels, producers) = self.with_levels(runs.iter().copied());
-        let slots: BTreeSet<u32> = producers.iter().flat_map(|id| self.slots(*id)).collect();
-        for slot in slots {
-            self.change(slot, |series| {
-                series.hide_levels(&with_levels, hidden_at.is_some());
-            });
-        }
-        for (producer, epoch) in runs {
+    /// Hides the levels of runs. It visits a series once, however many of the runs have a level there.
+    fn hide_levels(&mut self, runs: Vec<(ProducerId, UnixNanos)>, now: UnixNanos) {
+        for (producer, epoch) in &runs {
             self.producers.change(*producer, |known| {
                 let lease = known.leases.iter_mut().find(|lease| lease.epoch == *epoch);
-                lease.into_iter().for_each(|lease| lease.hidden_at = hidden_at);
+                lease.into_iter().for_each(|lease| lease.hidden_at = Some(now));
             });
+        }
+        let (with_levels, producers) = self.with_levels(runs);
+        let slots: BTreeSet<u32> = producers.iter().flat_map(|id| self.slots(*id)).collect();
+        for slot in slots {
+            self.change(slot, |series| series.hide_levels(&with_levels));
         }
     }
 

@@ -400,18 +400,31 @@ impl MergedSeries {
         reports.any(|report| report.epoch == epoch && !report.mode.is_retained())
     }
 
-    /// Hides the levels of runs, or makes them count again.
-    pub(super) fn hide_levels(&mut self, runs: &BTreeSet<(ProducerId, UnixNanos)>, is_hidden: bool) {
+    /// Hides the levels of runs.
+    pub(super) fn hide_levels(&mut self, runs: &BTreeSet<(ProducerId, UnixNanos)>) {
         let mut is_changed = false;
-        for run in self.runs.iter_mut().filter(|run| run.is_hidden != is_hidden) {
+        for run in self.runs.iter_mut().filter(|run| !run.is_hidden) {
             let report = &run.report;
             if !report.mode.is_retained() && runs.contains(&(report.producer, report.epoch)) {
-                (run.is_hidden, is_changed) = (is_hidden, true);
+                (run.is_hidden, is_changed) = (true, true);
             }
         }
         if is_changed {
             self.recompute();
         }
+    }
+
+    /// Makes the hidden levels of a run count again. Gives the number of runs that no longer count.
+    pub(super) fn show_levels(&mut self, producer: ProducerId, epoch: UnixNanos) -> usize {
+        let mut excluded = 0;
+        for at in self.runs_of(producer) {
+            let run = self.runs.get_mut(at);
+            if let Some(run) = run.filter(|run| run.is_hidden && run.report.epoch == epoch) {
+                run.is_hidden = false;
+                excluded += self.account_for(at, None).excluded;
+            }
+        }
+        excluded
     }
 
     /// Removes the levels of runs.

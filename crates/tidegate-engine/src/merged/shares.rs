@@ -63,7 +63,11 @@ impl Merged {
         });
         for share in &mut shares {
             let compacted = series.compacted_of(share.producer);
-            let runs = series.runs_of(share.producer).len() as u64;
+            let runs = series
+                .runs
+                .get(series.runs_of(share.producer))
+                .unwrap_or_default();
+            let runs = runs.iter().filter(|run| !run.is_hidden).count() as u64;
             share.runs = runs.saturating_add(compacted.map_or(0, |total| total.runs));
         }
         shares

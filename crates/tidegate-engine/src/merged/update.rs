@@ -2,7 +2,6 @@
 
 //! How reports, retained totals and whole states come in, and which of them are refused.
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::item::Run;
@@ -15,7 +14,7 @@ use crate::{Key, Series, UnixNanos};
 
 impl Merged {
     /// Takes the report of a run. `identity` gives the series if `key` is new. Says whether the state has changed. A level
-    /// of a run whose lease has ended is hidden until a touch shows that the run is alive.
+    /// of a run whose levels are hidden is hidden too.
     ///
     /// # Errors
     /// If the report does not count. The state is as before, except that a report of another kind is kept.
@@ -292,22 +291,23 @@ impl Merged {
     /// If no memory is left for all of it. The part that fits counts.
     pub fn merge(&mut self, other: &Self) -> Result<(), MergeRefusal> {
         let mut result = Ok(());
-        let mut shown = BTreeSet::new();
+        let mut shown = Vec::new();
         for (producer, leases) in other.producers.leases() {
             for theirs in leases {
                 let touched = self.with_lease(producer, theirs.epoch, theirs.life.touched, |mine| {
                     mine.life.touch(theirs.life.touched);
                     mine.life.is_ended |= theirs.life.is_ended;
-                    mine.hidden_at = mine.hidden_at.max(theirs.hidden_at);
                 });
                 if touched.is_ok() && theirs.hidden_at.is_none() {
-                    shown.insert((producer, theirs.epoch));
+                    shown.push((producer, theirs.epoch));
                 }
                 result = result.and(touched);
             }
         }
         // What one of the two shows is shown. The next sweep judges it.
-        self.hide_levels(&shown, None);
+        for (producer, epoch) in shown {
+            self.show_levels(producer, epoch);
+        }
         for series in other.series.iter().flatten() {
             let (key, identity) = (series.key, &series.identity);
             for (producer, compacted) in &series.compacted {

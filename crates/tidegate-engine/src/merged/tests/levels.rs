@@ -68,7 +68,7 @@ fn a_lease_that_is_touched_again_brings_levels_back() {
     for producer in 1..=3 {
         take(&mut merged, "total", report(producer, 5, 1, 1)).unwrap();
     }
-    merged.sweep(111);
+    merged.sweep(111, 111);
     assert_eq!(value(&mut merged), None);
     assert_eq!(merged.lapsed(111, 0).len(), 3);
     merged.touch(id(1), 5, 100, 112).unwrap();
@@ -110,21 +110,25 @@ fn hidden_levels_go_after_their_term_or_with_the_end_of_the_run() {
         merged.touch(id(producer), 5, 100, 100).unwrap();
         take(&mut merged, "x", level(MergeMode::Level, producer, 5, 1, 7)).unwrap();
     }
-    merged.sweep(111);
+    merged.sweep(111, 111);
     merged.end(id(2), 5, 120).unwrap();
-    merged.sweep(161);
-    assert_eq!((merged.len(), value(&mut merged)), (1, None), "it may come back");
+    merged.sweep(161, 161);
+    assert_eq!(
+        (merged.places.len(), merged.len(), value(&mut merged)),
+        (1, 0, None),
+        "it may come back"
+    );
     // The clock of the reader may be set back.
-    merged.sweep(100);
-    merged.sweep(150);
-    assert_eq!(merged.len(), 1);
-    merged.sweep(151);
-    assert_eq!(merged.len(), 0);
+    merged.sweep(100, 100);
+    merged.sweep(150, 150);
+    assert_eq!(merged.places.len(), 1);
+    merged.sweep(151, 151);
+    assert_eq!(merged.places.len(), 0);
     audit(&merged);
     // A level that comes later has the whole term.
     merged.touch(id(1), 5, 100, 200).unwrap();
     take(&mut merged, "x", level(MergeMode::Level, 1, 5, 2, 8)).unwrap();
-    merged.sweep(250);
+    merged.sweep(250, 250);
     merged.touch(id(1), 5, 250, 250).unwrap();
     assert_eq!(value(&mut merged), Some(Value::Int(8)));
     audit(&merged);
@@ -150,9 +154,9 @@ fn a_touch_of_the_future_keeps_a_lease_alive_for_one_term() {
     let mut merged = Merged::new(limits());
     merged.touch(id(1), 5, u64::MAX, 100).unwrap();
     take(&mut merged, "x", level(MergeMode::Level, 1, 5, 1, 7)).unwrap();
-    merged.sweep(110);
+    merged.sweep(110, 110);
     assert_eq!(value(&mut merged), Some(Value::Int(7)));
-    merged.sweep(111);
+    merged.sweep(111, 111);
     assert_eq!(value(&mut merged), None);
 }
 
@@ -161,9 +165,9 @@ fn a_clock_that_was_set_back_ends_leases_after_one_term() {
     let mut merged = Merged::new(limits());
     merged.touch(id(1), 5, 1000, 1000).unwrap();
     take(&mut merged, "x", level(MergeMode::Level, 1, 5, 1, 7)).unwrap();
-    merged.sweep(100);
+    merged.sweep(100, 100);
     assert_eq!(value(&mut merged), Some(Value::Int(7)));
-    merged.sweep(111);
+    merged.sweep(111, 111);
     assert_eq!(value(&mut merged), None);
 }
 
@@ -179,7 +183,7 @@ fn a_sweep_changes_each_series_once_however_many_runs_ended() {
     }
     merged.touch(id(1), 6, 105, 105).unwrap();
     let before = merged.changes;
-    merged.sweep(111);
+    merged.sweep(111, 111);
     assert_eq!(merged.changes - before, 2);
     assert_eq!(value(&mut merged), Some(Value::Int(7)));
     audit(&merged);
@@ -210,5 +214,46 @@ fn a_run_may_drop_the_level_of_one_series_and_keep_the_others() {
     audit(&merged);
     assert!(merged.drop_level(key, id(2), 5));
     assert_eq!((value(&mut merged), merged.len()), (None, 1));
+    audit(&merged);
+}
+
+#[test]
+fn a_reader_that_is_behind_hides_no_levels_of_runs_that_may_be_alive() {
+    let mut merged = alive();
+    take(&mut merged, "x", level(MergeMode::Level, 1, 5, 1, 7)).unwrap();
+    merged.sweep(200, 110);
+    assert_eq!(value(&mut merged), Some(Value::Int(7)));
+    // It has read the rest, and there is no message of the run.
+    merged.sweep(200, 200);
+    assert_eq!(value(&mut merged), None);
+}
+
+#[test]
+fn hidden_levels_go_when_little_room_is_left() {
+    let mut merged = alive();
+    take(&mut merged, "x", level(MergeMode::Level, 1, 5, 1, 7)).unwrap();
+    merged.sweep(111, 111);
+    assert_eq!(merged.places.len(), 1);
+    merged.set_max_bytes(merged.bytes());
+    merged.sweep(111, 111);
+    assert_eq!(merged.places.len(), 0);
+    audit(&merged);
+}
+
+#[test]
+fn a_run_that_returns_changes_only_its_own_series() {
+    let mut merged = Merged::new(limits());
+    for producer in 1..=20 {
+        merged.touch(id(producer), 5, 100, 100).unwrap();
+        for name in ["shared".to_owned(), format!("own {producer}")] {
+            take(&mut merged, &name, level(MergeMode::Level, producer, 5, 1, 7)).unwrap();
+        }
+    }
+    merged.sweep(111, 111);
+    let before = merged.changes;
+    merged.touch(id(3), 5, 112, 112).unwrap();
+    assert_eq!(merged.changes - before, 2);
+    let all = shown(&mut merged);
+    assert_eq!((all.len(), &all["shared"].1), (2, &Value::Int(7)));
     audit(&merged);
 }

@@ -153,9 +153,9 @@ fn producers_are_bounded_and_those_without_series_are_forgotten() {
     assert_eq!(take(&mut merged, "x", report(3, 1, 1, 5)), Err(refused));
     assert_eq!(merged.stats().limits, 2);
     merged.touch(id(2), 1, 100, 100).unwrap();
-    merged.sweep(110);
+    merged.sweep(110, 110);
     assert_eq!(merged.lapsed(111, 0), [(id(1), 1), (id(2), 1)]);
-    merged.sweep(111);
+    merged.sweep(111, 111);
     assert_eq!(merged.lapsed(111, 0), [(id(2), 1)], "it has series to fold");
     assert_eq!(take(&mut merged, "x", report(3, 1, 1, 5)), Ok(true));
     audit(&merged);
@@ -165,12 +165,12 @@ fn producers_are_bounded_and_those_without_series_are_forgotten() {
 fn an_ended_run_is_forgotten_after_its_late_messages() {
     let mut merged = Merged::new(limits());
     merged.end(id(1), 1, 100).unwrap();
-    merged.sweep(110);
+    merged.sweep(110, 110);
     merged.touch(id(1), 1, 99, 110).unwrap();
     let late = level(MergeMode::Level, 1, 1, 1, 5);
     let refused = Err(MergeRefusal::LeaseEnded(id(1)));
     assert_eq!(take(&mut merged, "x", late), refused);
-    merged.sweep(111);
+    merged.sweep(111, 111);
     assert_eq!(merged.producers.len(), 0);
 }
 

@@ -174,5 +174,11 @@ fn audit(merged: &Merged) {
         }
     }
     assert_eq!(merged.held, held);
+    let counting = merged
+        .series
+        .iter()
+        .flatten()
+        .filter(|series| series.kind().is_some());
+    assert_eq!(merged.counting, counting.count());
     assert_eq!(merged.places.len(), merged.series.iter().flatten().count());
 }

@@ -317,7 +317,7 @@ proptest! {
                     }
                 }
             }
-            merged.sweep(now);
+            merged.sweep(now, now);
             for (run, lease) in &mut leases {
                 if now - lease.touched > TERM && (lease.hidden_at.is_none() || !levels.contains_key(run)) {
                     lease.hidden_at = Some(now);

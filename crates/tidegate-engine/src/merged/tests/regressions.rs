@@ -50,7 +50,7 @@ fn the_queue_depth_of_a_dead_producer_goes_with_its_lease() {
             take(&mut merged, "x", level(mode, producer, 5, 1, depth)).unwrap();
         }
         merged.touch(id(2), 5, 109, 109).unwrap();
-        merged.sweep(111);
+        merged.sweep(111, 111);
         assert_eq!(value(&mut merged), Some(Value::Int(3)));
         assert_eq!(merged.fold(id(1), 5, true), 0, "levels are not folded");
         assert_eq!(value(&mut merged), Some(Value::Int(3)));
