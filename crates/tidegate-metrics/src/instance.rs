@@ -6,7 +6,7 @@ use std::fmt::Write;
 use std::fs::File;
 use std::io::Read;
 use std::sync::{Mutex, TryLockError};
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use opentelemetry::KeyValue;
 use opentelemetry_sdk::Resource;
@@ -16,6 +16,10 @@ const INSTANCE: &str = "service.instance.id";
 
 /// The process and its name. A child of a fork finds its parent's.
 static KNOWN: Mutex<Option<(u32, String)>> = Mutex::new(None);
+
+/// How often a thread asks for the lock of [`KNOWN`], and the pause between.
+const LOCK_TRIES: u32 = 100;
+const LOCK_PAUSE: Duration = Duration::from_millis(1);
 
 /// The resource of this process: the environment (`OTEL_SERVICE_NAME`, `OTEL_RESOURCE_ATTRIBUTES`), and the given
 /// attributes. Without a `service.instance.id` of either, it makes a random one: two processes must never report as one
@@ -38,20 +42,24 @@ pub(crate) fn resource(own: &[(String, String)]) -> Resource {
 
 /// A random UUID, the same for the life of the process; a child of a fork has one of its own.
 fn instance_id() -> String {
-    let process = std::process::id();
-    let mut known = match KNOWN.try_lock() {
-        Ok(known) => known,
-        Err(TryLockError::Poisoned(known)) => known.into_inner(),
-        // A fork may have left it locked forever.
-        Err(TryLockError::WouldBlock) => return random_uuid(),
-    };
-    match &*known {
-        Some((of, id)) if *of == process => id.clone(),
-        _ => {
-            let id = random_uuid();
-            *known = Some((process, id.clone()));
-            id
+    for _ in 0..LOCK_TRIES {
+        match KNOWN.try_lock() {
+            Ok(mut known) => return name_in(&mut known, std::process::id()),
+            Err(TryLockError::Poisoned(known)) => {
+                return name_in(&mut known.into_inner(), std::process::id());
+            }
+            // Another thread holds it for microseconds. A fork may have left it locked forever.
+            Err(TryLockError::WouldBlock) => std::thread::sleep(LOCK_PAUSE),
         }
+    }
+    random_uuid()
+}
+
+/// The known name, if it is that of this process. Otherwise a new one, which is known then.
+fn name_in(known: &mut Option<(u32, String)>, process: u32) -> String {
+    match known {
+        Some((of, id)) if *of == process => id.clone(),
+        _ => known.insert((process, random_uuid())).1.clone(),
     }
 }
 
@@ -108,8 +116,19 @@ mod tests {
 
     #[test]
     fn a_child_of_a_fork_has_a_name_of_its_own() {
-        let mine = instance_id();
-        *KNOWN.lock().unwrap() = Some((std::process::id() + 1, mine.clone()));
-        assert_ne!(instance_id(), mine);
+        let mut known = None;
+        let parent = name_in(&mut known, 1);
+        assert_eq!(name_in(&mut known, 1), parent);
+        let child = name_in(&mut known, 2);
+        assert_ne!(child, parent);
+        assert_eq!(name_in(&mut known, 2), child);
+    }
+
+    #[test]
+    fn threads_that_ask_at_once_get_one_name() {
+        let asking: Vec<_> = (0..8).map(|_| std::thread::spawn(instance_id)).collect();
+        for thread in asking {
+            assert_eq!(thread.join().unwrap(), instance_id());
+        }
     }
 }
