@@ -39,6 +39,17 @@ impl ConfigArgs {
     }
 }
 
+impl ConfigArgs {
+    /// The files that the configuration is read from.
+    pub fn files(&self) -> Vec<std::path::PathBuf> {
+        let is_file = |config: &&String| {
+            !is_url(config) && !config.starts_with("env:") && !config.starts_with("yaml:")
+        };
+        let path = |config: &String| config.strip_prefix("file:").unwrap_or(config).into();
+        self.configs.iter().filter(is_file).map(path).collect()
+    }
+}
+
 fn is_url(config: &str) -> bool {
     config.starts_with("http://") || config.starts_with("https://")
 }
@@ -112,19 +123,30 @@ fn check_with(loader: Loader<'_>, feature_gates: &[String]) -> Checked {
 }
 
 impl Checked {
+    /// The configuration, or all problems as a text.
+    ///
+    /// # Errors
+    /// The configuration has errors.
+    pub fn into_loaded(self) -> Result<Loaded, String> {
+        let problems = self.problems.to_string();
+        self.loaded_quietly().ok_or(problems)
+    }
+
     fn loaded(self) -> Result<Loaded, Failure> {
-        match self.plan.zip(self.document) {
-            Some((plan, document)) => Ok(Loaded {
-                plan,
-                // The options are decoded: it is known which of them are secrets.
-                shown: print_redacted(&document.root, &self.problems),
-                problems: self.problems,
-            }),
-            None => {
-                eprint!("{}", self.problems);
-                Err(Failure::Reported)
-            }
-        }
+        self.into_loaded().map_err(|problems| {
+            eprint!("{problems}");
+            Failure::Reported
+        })
+    }
+
+    fn loaded_quietly(self) -> Option<Loaded> {
+        let (plan, document) = self.plan.zip(self.document)?;
+        Some(Loaded {
+            plan,
+            // The options are decoded: it is known which of them are secrets.
+            shown: print_redacted(&document.root, &self.problems),
+            problems: self.problems,
+        })
     }
 
     /// Prints all problems.
@@ -150,9 +172,14 @@ impl Loaded {
 
     /// Prints what components said when they could not be built, each at its place in the file.
     pub fn build_failed(&mut self, errors: Vec<BuildError>) -> Failure {
-        note_errors(&self.plan, errors, &mut self.problems);
-        eprint!("{}", self.problems);
+        eprint!("{}", self.build_failed_text(errors));
         Failure::Reported
+    }
+
+    /// The same as a text.
+    pub fn build_failed_text(&mut self, errors: Vec<BuildError>) -> String {
+        note_errors(&self.plan, errors, &mut self.problems);
+        self.problems.to_string()
     }
 
     /// Notes what is worth saying of components that could be built.

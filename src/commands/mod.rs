@@ -17,6 +17,7 @@ pub mod load;
 pub mod plugin_host;
 pub mod query;
 pub mod quickstart;
+mod reload;
 pub mod ring;
 pub mod run;
 pub mod validate;

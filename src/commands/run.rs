@@ -8,7 +8,8 @@ use std::time::{Duration, Instant};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use super::Failure;
-use super::load::{self, Loaded};
+use super::load::{self, ConfigArgs, Loaded};
+use super::reload::{self, Reloader};
 use crate::built::{COMMIT, DATE, VERSION};
 use crate::component::Shared;
 use crate::net::descriptors;
@@ -22,12 +23,16 @@ const LAST_CALLS: Duration = Duration::from_secs(2);
 /// Arguments of `run`.
 #[derive(Debug, Default, clap::Args)]
 #[command(
-    after_help = "SIGTERM and SIGINT drain and stop; a second one stops at once.\n\nExample:\n  \
+    after_help = "SIGTERM and SIGINT drain and stop; a second one stops at once. SIGHUP reads the configuration again \
+and applies what has changed.\n\nExample:\n  \
 tidegate run --config gateway.yaml --set exporters.prometheus.endpoint=0.0.0.0:9464"
 )]
 pub struct RunArgs {
     #[command(flatten)]
-    config: load::ConfigArgs,
+    config: ConfigArgs,
+    /// Look at the files of the configuration every second, and apply what has changed
+    #[arg(long)]
+    watch_config: bool,
 }
 
 /// Runs until SIGTERM or SIGINT.
@@ -37,7 +42,16 @@ pub struct RunArgs {
 pub fn run(args: &RunArgs) -> Result<(), Failure> {
     let loaded = load::load(&args.config)?;
     let runtime = runtime()?;
-    let served = runtime.block_on(serve(loaded, Arc::new(Shared::default()), Signals::stop));
+    let shared = Arc::new(Shared::default());
+    let files = args.watch_config.then(|| args.config.files());
+    let served = runtime.block_on(async {
+        let watching = files.map(|files| tokio::spawn(reload::watch(files, shared.clone())));
+        let served = serve(loaded, Some(args.config.clone()), shared, Signals::stop).await;
+        if let Some(watching) = watching {
+            watching.abort();
+        }
+        served
+    });
     // Everything has stopped. A call that still hangs, of a file on a dead mount say, does not keep the process alive.
     runtime.shutdown_timeout(LAST_CALLS);
     served
@@ -56,18 +70,20 @@ pub fn runtime() -> Result<tokio::runtime::Runtime, Failure> {
         .map_err(Failure::io("starting the runtime"))
 }
 
-/// Builds and starts what was loaded, waits for `until`, drains and stops.
+/// Builds and starts what was loaded, waits for `until`, drains and stops. With `source`, requests for a reload read the
+/// configuration from there.
 ///
 /// # Errors
 /// A component or own telemetry can't be built or started, or the system refuses a signal handler.
 pub async fn serve(
     mut loaded: Loaded,
+    source: Option<ConfigArgs>,
     shared: Arc<Shared>,
     until: impl AsyncFnOnce(&mut Signals),
 ) -> Result<(), Failure> {
     descriptors::raise();
     // Before anything starts: a signal that comes between would end the process without a drain, or be lost.
-    let mut signals = Signals::listen()?;
+    let mut signals = Signals::listen(shared.clone())?;
     let drain = loaded.plan.drain_timeout;
     let telemetry = Telemetry::prepare(&loaded.plan.telemetry)?;
     if loaded.plan.telemetry.metrics.level == Detail::Detailed {
@@ -82,12 +98,17 @@ pub async fn serve(
     let mut graph = Graph::build(&loaded.plan, &shared).map_err(|errors| loaded.build_failed(errors))?;
     loaded.build_warned(std::mem::take(&mut graph.warnings));
     let metrics = graph.metrics.clone();
-    // Set once: a process runs one graph.
     let config = std::mem::take(&mut loaded.shown);
-    let _ = shared.overview.set(loaded.plan.overview(config, metrics.clone()));
+    shared.overview.set(loaded.plan.overview(config, metrics.clone()));
     let telemetry = telemetry.start(&loaded.plan.telemetry, metrics, &shared).await?;
     loaded.log_warnings();
-    let running = Running::start(graph, shared.clone(), drain).await?;
+    let mut running = Running::start(graph, shared.clone(), drain).await?;
+    let mut reloader = Reloader {
+        args: source,
+        plan: loaded.plan,
+        shared: shared.clone(),
+    };
+    reloader.begin();
     match shared.health.unready() {
         None => tracing::info!(
             version = VERSION,
@@ -99,11 +120,33 @@ pub async fn serve(
             "everything runs and processes data; readers of metrics get 503 until the reason is gone"
         ),
     }
-    until(&mut signals).await;
+    run_until(until(&mut signals), &mut reloader, &mut running, &telemetry).await;
     tracing::info!("stopping: receivers first, then draining");
-    stop(running, drain, &mut signals).await;
+    stop(running, reloader.drain(), &mut signals).await;
     telemetry.stop().await;
     Ok(())
+}
+
+/// Answers requests for reloads until `until` is over. A reload is never broken off.
+async fn run_until(
+    until: impl Future<Output = ()>,
+    reloader: &mut Reloader,
+    running: &mut Running,
+    telemetry: &Telemetry,
+) {
+    let mut until = std::pin::pin!(until);
+    let shared = reloader.shared.clone();
+    loop {
+        let cause = tokio::select! {
+            () = &mut until => return,
+            cause = shared.reloads.asked() => cause,
+        };
+        let mut reload = std::pin::pin!(reloader.reload(cause, running, telemetry));
+        tokio::select! {
+            () = &mut reload => {}
+            () = &mut until => return reload.await,
+        }
+    }
 }
 
 /// Stops cleanly, or at once when a second signal comes.
@@ -124,6 +167,7 @@ pub struct Signals {
     terminate: Signal,
     interrupt: Signal,
     hangup: Signal,
+    shared: Arc<Shared>,
 }
 
 impl Signals {
@@ -131,25 +175,30 @@ impl Signals {
     ///
     /// # Errors
     /// The system refuses a signal handler.
-    pub fn listen() -> Result<Self, Failure> {
+    pub fn listen(shared: Arc<Shared>) -> Result<Self, Failure> {
         Ok(Self {
             stopped: None,
             terminate: listen(SignalKind::terminate())?,
             interrupt: listen(SignalKind::interrupt())?,
             hangup: listen(SignalKind::hangup())?,
+            shared,
         })
     }
 
-    /// Waits for the next SIGTERM or SIGINT; the same one within a second does not count. SIGHUP is answered and ignored.
+    /// Waits for the next SIGTERM or SIGINT; the same one within a second does not count. SIGHUP asks
+    /// for a reload.
     pub async fn stop(&mut self) {
         loop {
             let kind = tokio::select! {
                 _ = self.terminate.recv() => SignalKind::terminate(),
                 _ = self.interrupt.recv() => SignalKind::interrupt(),
                 _ = self.hangup.recv() => {
-                    tracing::error!(
-                        "SIGHUP refused: this version can't reload its configuration; restart it to apply changes"
-                    );
+                    let shared = self.shared.clone();
+                    tokio::spawn(async move {
+                        if let Err(why) = shared.reloads.ask("SIGHUP").await {
+                            tracing::error!("SIGHUP refused: {why}");
+                        }
+                    });
                     continue;
                 }
             };
@@ -175,7 +224,7 @@ mod tests {
 
     #[tokio::test]
     async fn the_same_signal_twice_at_once_is_one() {
-        let mut signals = Signals::listen().unwrap();
+        let mut signals = Signals::listen(Arc::default()).unwrap();
         let send = |number| kill_process(getpid(), number).unwrap();
         send(Number::TERM);
         signals.stop().await;

@@ -41,9 +41,11 @@ impl ExporterTables {
         self.live().into_iter().chain([self.own.clone()]).collect()
     }
 
-    pub(super) fn attach(&self, handle: TableHandle) {
-        tracing::debug!(owner = %handle.owner(), "serving its live table");
-        self.live.lock().push(handle);
+    pub(super) fn show(&self, handles: Vec<TableHandle>) {
+        for handle in &handles {
+            tracing::debug!(owner = %handle.owner(), "serving its live table");
+        }
+        *self.live.lock() = handles;
     }
 
     /// Whether the batch only repeats a table that the exporter reads itself.

@@ -25,6 +25,7 @@ pub(super) fn processor_context(id: &str, sink: &Arc<Sink>) -> (ProcessorContext
         pipeline: "metrics".into(),
         signal: Signal::Metrics,
         next: sink.clone(),
+        replaced: None,
         ledger: ledger.clone(),
     };
     (cx, base, ledger)

@@ -3,7 +3,8 @@
 //! Builds the graph: exporters first, then pipelines from their end to their beginning, receivers last.
 //!
 //! One instance of a receiver, exporter or connector serves every pipeline that names it. Every pipeline has its
-//! own processor instances.
+//! own processor instances. A reload builds the next graph around the instances that it keeps: their outlets lead to new
+//! edges from the commit on ([`Graph::connect`]).
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -11,55 +12,33 @@ use std::sync::Arc;
 use tidegate_engine::Table;
 
 use super::cycles;
+pub use super::member::GraphMember;
+use super::member::{Instance, Parts};
 use super::plan::{PipelinePlan, Plan, Planned};
 use super::tables::TableReaders;
 use super::writers::{self, SeriesWriter};
 use crate::batch::Signal;
 use crate::component::graph_metrics::{GraphMetrics, NodeMetrics, ReceiverMetrics};
 use crate::component::{
-    ComponentError, Connector, ConnectorContext, Consumer, Context, Edge, Entry, EntryCounts, Exporter,
-    ExporterContext, Extension, FanOut, Ledger, Lifecycle, Processor, ProcessorContext, Receiver,
+    ComponentError, ConnectorContext, Consumer, Context, Edge, Entry, EntryCounts, Exporter,
+    ExporterContext, Factory, FanOut, Ledger, Outlet, OutletState, Processor, ProcessorContext,
     ReceiverContext, Shared, TableHandle,
 };
 use crate::config::{Class, ComponentId, PipelineId};
 
-/// A component instance in the graph.
-pub struct GraphMember {
-    /// `receivers::nixl`, or `processors::batch@metrics` for an instance of a pipeline.
-    pub path: Arc<str>,
-    /// Starts and stops it.
-    pub life: Arc<dyn Lifecycle>,
-    /// Its table, if it has one.
-    pub table: Option<TableHandle>,
-}
-
-impl GraphMember {
-    /// Lists the table of the member, which has started, and lets its readers see it.
-    pub fn publish_table(&self, shared: &Shared) {
-        if let Some(handle) = &self.table {
-            handle.open();
-            if let Some(table) = handle.table() {
-                shared.tables.add(table);
-            }
-        }
-    }
-
-    /// Takes the table of the member, which has stopped, off the list. Exporters that are still running show it.
-    pub fn withdraw_table(&self, shared: &Shared) {
-        if let Some(table) = self.table.as_ref().and_then(TableHandle::table) {
-            shared.tables.remove(&table);
-        }
-    }
-}
-
-/// Connected instances that are not started. Starting order: extensions, exporters, pipelines upstream, receivers.
+/// Connected instances. New ones are not started. Starting order: extensions, exporters, pipelines upstream, receivers.
+#[derive(Default)]
 pub struct Graph {
     /// The members in starting order.
     pub members: Vec<GraphMember>,
-    /// The counters for tidegate's own telemetry.
+    /// The counters for tidegate's own telemetry. Those of removed components stay.
     pub metrics: GraphMetrics,
     /// Warnings about components that could be built.
     pub warnings: Vec<BuildError>,
+    /// The tables that exporters show.
+    tables: Vec<(Arc<dyn Exporter>, Vec<TableHandle>)>,
+    /// Where the outlets of kept instances lead.
+    connections: Vec<(Arc<Outlet>, Arc<dyn Consumer>)>,
 }
 
 /// A failed build, with the component at fault.
@@ -80,7 +59,20 @@ impl Graph {
     /// # Errors
     /// Components can't be built, or certainly make the same series twice. Each has an error.
     pub fn build(plan: &Plan, shared: &Arc<Shared>) -> Result<Self, Vec<BuildError>> {
-        let mut builder = Builder::new(plan, shared.clone());
+        Self::rebuild(plan, shared, &[], &GraphMetrics::default())
+    }
+
+    /// The same around running members: those whose parts stay equal are kept.
+    ///
+    /// # Errors
+    /// Those of [`Self::build`]. The running members are as before.
+    pub(super) fn rebuild(
+        plan: &Plan,
+        shared: &Arc<Shared>,
+        running: &[&GraphMember],
+        counted: &GraphMetrics,
+    ) -> Result<Self, Vec<BuildError>> {
+        let mut builder = Builder::new(plan, shared.clone(), running, counted);
         builder.extensions();
         builder.exporters();
         for pipeline in &plan.pipelines {
@@ -90,14 +82,32 @@ impl Graph {
         let duplicates = writers::check(plan, &builder.series_writers);
         builder.errors.extend(duplicates.certain);
         builder.errors.extend(cycles::check(plan));
-        if builder.errors.is_empty() {
-            Ok(Self {
-                members: builder.members,
-                metrics: builder.metrics,
-                warnings: duplicates.possible,
-            })
-        } else {
-            Err(builder.errors)
+        if !builder.errors.is_empty() {
+            return Err(builder.errors);
+        }
+        builder.graph.warnings = duplicates.possible;
+        builder.graph.tables = builder.table_readers.shown();
+        builder.keep_old_counts();
+        Ok(builder.graph)
+    }
+
+    /// Gives the exporters of these members their tables.
+    pub(super) fn show_tables(&self, of: impl Fn(&GraphMember) -> bool) {
+        for (exporter, handles) in &self.tables {
+            let is_meant = |member: &&GraphMember| match &member.instance {
+                Instance::Exporter(one) => Arc::ptr_eq(one, exporter),
+                _ => false,
+            };
+            if self.members.iter().find(is_meant).is_some_and(&of) {
+                exporter.show_tables(handles.clone());
+            }
+        }
+    }
+
+    /// Leads the outlets of kept instances to this graph, for pushes of the generation `since`.
+    pub(super) fn connect(&self, since: u64) {
+        for (outlet, next) in &self.connections {
+            outlet.connect(since, next.clone());
         }
     }
 }
@@ -122,175 +132,277 @@ struct PipelineTarget {
 struct Builder<'a> {
     plan: &'a Plan,
     shared: Arc<Shared>,
+    running: &'a [&'a GraphMember],
+    counted: &'a GraphMetrics,
+    /// The ids of extensions that run and are not kept.
+    changed_extensions: BTreeSet<String>,
     sinks: HashMap<ComponentId, PipelineTarget>,
     entries: HashMap<PipelineId, Arc<dyn Consumer>>,
     table_readers: TableReaders,
-    members: Vec<GraphMember>,
-    metrics: GraphMetrics,
+    graph: Graph,
     series_writers: Vec<SeriesWriter>,
     errors: Vec<BuildError>,
 }
 
+/// The place of a component: its section, its id, and the end of its path.
+#[derive(Clone, Copy)]
+struct Place<'a> {
+    class: Class,
+    id: &'a ComponentId,
+    pipeline: Option<&'a PipelineId>,
+}
+
+impl<'a> Place<'a> {
+    fn of(class: Class, id: &'a ComponentId) -> Self {
+        Self {
+            class,
+            id,
+            pipeline: None,
+        }
+    }
+
+    fn path(&self) -> String {
+        let Self { class, id, pipeline } = self;
+        let section = class.section();
+        match pipeline {
+            None => format!("{section}::{id}"),
+            Some(pipeline) => format!("{section}::{id}@{pipeline}"),
+        }
+    }
+}
+
+fn used<T>(by_signal: &[Option<T>; 3]) -> [bool; 3] {
+    by_signal.each_ref().map(Option::is_some)
+}
+
+fn parts<B>(planned: &Planned<Factory<B>>, takes: [bool; 3], gives: [bool; 3]) -> Parts {
+    Parts {
+        kind: planned.factory.kind,
+        options: planned.options.clone(),
+        takes,
+        gives,
+    }
+}
+
 impl<'a> Builder<'a> {
-    fn new(plan: &'a Plan, shared: Arc<Shared>) -> Self {
+    fn new(
+        plan: &'a Plan,
+        shared: Arc<Shared>,
+        running: &'a [&'a GraphMember],
+        counted: &'a GraphMetrics,
+    ) -> Self {
         Self {
             plan,
             shared,
+            running,
+            counted,
+            changed_extensions: BTreeSet::new(),
             sinks: HashMap::new(),
             entries: HashMap::new(),
             table_readers: TableReaders::default(),
-            members: Vec::new(),
-            metrics: GraphMetrics::default(),
+            graph: Graph::default(),
             series_writers: Vec::new(),
             errors: Vec::new(),
         }
     }
 
-    fn context(&self, class: Class, id: &ComponentId, place: &str) -> Context {
+    fn context(&self, place: Place<'_>) -> Context {
         Context {
-            path: format!("{}::{id}{place}", class.section()).into(),
-            id: id.to_string().into(),
+            path: place.path().into(),
+            id: place.id.to_string().into(),
             shared: self.shared.clone(),
         }
     }
 
-    /// Keeps a built instance, or records its error.
-    fn keep<T>(
+    /// The running instance with this path, if it is built from equal parts.
+    fn kept(&self, path: &str, parts: &Parts) -> Option<GraphMember> {
+        if parts.name_any(&self.changed_extensions) {
+            return None;
+        }
+        let mut same = self.running_at(path);
+        same.find(|member| member.parts == *parts).cloned()
+    }
+
+    fn running_at(&self, path: &str) -> impl Iterator<Item = &'a GraphMember> {
+        let running = self.running.iter().copied();
+        running.filter(move |member| *member.path == *path)
+    }
+
+    /// The outlet of a component. That of a kept instance leads to `next` from the commit on.
+    fn outlet(&mut self, kept: Option<&Arc<Outlet>>, next: Arc<dyn Consumer>) -> Arc<Outlet> {
+        match kept {
+            Some(outlet) => {
+                self.graph.connections.push((outlet.clone(), next));
+                outlet.clone()
+            }
+            None => Arc::new(Outlet::new(self.shared.wiring.clone(), next, OutletState::Open)),
+        }
+    }
+
+    /// Adds a kept or a built instance, or records the error of the build.
+    fn add<T>(
         &mut self,
-        class: Class,
-        id: &ComponentId,
-        path: Arc<str>,
-        built: Result<Arc<T>, ComponentError>,
-        life: fn(Arc<T>) -> Arc<dyn Lifecycle>,
-    ) -> Option<Arc<T>>
-    where
-        T: ?Sized,
-    {
+        place: Place<'_>,
+        parts: Parts,
+        outlets: [Option<Arc<Outlet>>; 3],
+        built: Result<T, ComponentError>,
+        instance: impl FnOnce(T) -> Instance,
+    ) {
         match built {
-            Ok(instance) => {
-                self.members.push(GraphMember {
-                    path,
-                    life: life(instance.clone()),
-                    table: None,
-                });
-                Some(instance)
-            }
-            Err(error) => {
-                self.errors.push(BuildError {
-                    class,
-                    id: id.clone(),
-                    error,
-                });
-                None
-            }
+            Ok(one) => self.graph.members.push(GraphMember {
+                path: place.path().into(),
+                class: place.class,
+                parts,
+                instance: instance(one),
+                table: None,
+                outlets,
+            }),
+            Err(error) => self.errors.push(BuildError {
+                class: place.class,
+                id: place.id.clone(),
+                error,
+            }),
         }
     }
 
     fn extensions(&mut self) {
-        for id in &self.plan.extension_order {
-            let Some(Planned { factory, settings }) = self.plan.extensions.get(id) else {
+        let plan = self.plan;
+        let planned = |id: &'a ComponentId| Some((id, plan.extensions.get(id)?));
+        let all: Vec<_> = plan.extension_order.iter().filter_map(planned).collect();
+        let all = all.into_iter().map(|(id, planned)| {
+            let place = Place::of(Class::Extension, id);
+            (place, planned, parts(planned, [false; 3], [false; 3]))
+        });
+        let all: Vec<_> = all.collect();
+        let is_kept = |member: &GraphMember| {
+            let mut same = all.iter().filter(|(place, ..)| place.path() == *member.path);
+            same.any(|(.., parts)| *parts == member.parts)
+        };
+        let running = self.running.iter();
+        let gone = running.filter(|member| member.class == Class::Extension && !is_kept(member));
+        let prefix = Class::Extension.section().len() + 2;
+        self.changed_extensions = gone.map(|member| member.path[prefix..].to_owned()).collect();
+        for (place, Planned { factory, settings, .. }, parts) in all {
+            if let Some(member) = self.kept(&place.path(), &parts) {
+                self.graph.members.push(member);
                 continue;
-            };
-            let context = self.context(Class::Extension, id, "");
-            let path = context.path.clone();
-            let built = (factory.build)(settings, context);
-            let kept = self.keep(Class::Extension, id, path, built, |life: Arc<dyn Extension>| life);
-            if let Some(extension) = kept {
-                self.shared.services.add(id.to_string(), extension.services());
             }
+            let built = (factory.build)(settings, self.context(place));
+            if let Ok(extension) = &built {
+                self.shared.services.add(place.id.to_string(), extension.services());
+            }
+            self.add(place, parts, [const { None }; 3], built, Instance::Extension);
         }
     }
 
     fn exporters(&mut self) {
-        for (id, Planned { factory, settings }) in &self.plan.exporters {
-            let base = self.context(Class::Exporter, id, "");
-            let ledgers = self.ledgers(Class::Exporter, id, &base.path);
+        let plan = self.plan;
+        for (id, planned) in &plan.exporters {
+            let place = Place::of(Class::Exporter, id);
+            let base = self.context(place);
+            let ledgers = self.ledgers(place, &base.path);
             if ledgers.iter().all(Option::is_none) {
                 continue;
             }
-            let path = base.path.clone();
-            let built = (factory.build)(
-                settings,
-                ExporterContext {
+            let parts = parts(planned, used(&ledgers), [false; 3]);
+            if let Some(member) = self.kept(&base.path, &parts) {
+                self.graph.members.push(member);
+            } else {
+                let context = ExporterContext {
                     base,
                     ledgers: ledgers.clone(),
-                },
-            );
-            if let Some(exporter) =
-                self.keep(Class::Exporter, id, path, built, |life: Arc<dyn Exporter>| life)
+                };
+                let built = (planned.factory.build)(&planned.settings, context);
+                let before = self.graph.members.len();
+                self.add(place, parts, [const { None }; 3], built, Instance::Exporter);
+                if self.graph.members.len() == before {
+                    continue;
+                }
+            }
+            if let Some(Instance::Exporter(exporter)) =
+                self.graph.members.last().map(|member| member.instance.clone())
             {
                 self.table_readers.add(id.clone(), exporter.clone());
-                self.sinks.insert(
-                    id.clone(),
-                    PipelineTarget {
-                        consumer: exporter,
-                        ledgers,
-                    },
-                );
+                let consumer = exporter;
+                self.sinks.insert(id.clone(), PipelineTarget { consumer, ledgers });
             }
         }
     }
 
-    /// A ledger for each signal whose pipelines name `id` at their end.
-    fn ledgers(&mut self, class: Class, id: &ComponentId, path: &Arc<str>) -> [Option<Arc<Ledger>>; 3] {
+    /// A ledger for each signal whose pipelines name the component at their end.
+    fn ledgers(&mut self, place: Place<'_>, path: &Arc<str>) -> [Option<Arc<Ledger>>; 3] {
         Signal::ALL.map(|signal| {
-            let used = self
-                .plan
-                .pipelines
-                .iter()
-                .any(|p| p.id.signal == signal && p.exporters.contains(id));
-            used.then(|| self.open_ledger(class, id, path, None, signal))
+            let mut fed = self.plan.pipelines.iter();
+            let is_used = fed.any(|p| p.id.signal == signal && p.exporters.contains(place.id));
+            is_used.then(|| self.open_ledger(place, path, signal))
         })
     }
 
-    fn open_ledger(
-        &mut self,
-        class: Class,
-        id: &ComponentId,
-        path: &Arc<str>,
-        pipeline: Option<&PipelineId>,
-        signal: Signal,
-    ) -> Arc<Ledger> {
-        let ledger = Arc::new(Ledger::default());
-        self.metrics.nodes.push(NodeMetrics {
-            class,
-            id: id.to_string().into(),
+    /// The ledger of a component. Instances that follow each other share it, so that no count falls.
+    fn open_ledger(&mut self, place: Place<'_>, path: &Arc<str>, signal: Signal) -> Arc<Ledger> {
+        let mut counted = self.counted.nodes.iter();
+        let known = counted.find(|node| node.path == *path && node.signal == signal);
+        let ledger = known.map_or_else(Arc::default, |node| node.ledger.clone());
+        self.graph.metrics.nodes.push(NodeMetrics {
+            class: place.class,
+            id: place.id.to_string().into(),
             path: path.clone(),
-            pipeline: pipeline.map(|pipeline| pipeline.to_string().into()),
+            pipeline: place.pipeline.map(|pipeline| pipeline.to_string().into()),
             signal,
             ledger: ledger.clone(),
         });
         ledger
     }
 
+    /// Keeps the counts of components that a reload removes: what they dropped stays counted.
+    fn keep_old_counts(&mut self) {
+        let metrics = &mut self.graph.metrics;
+        for old in &self.counted.nodes {
+            let mut nodes = metrics.nodes.iter();
+            if !nodes.any(|node| Arc::ptr_eq(&node.ledger, &old.ledger)) {
+                metrics.nodes.push(old.clone());
+            }
+        }
+        for old in &self.counted.entries {
+            let mut entries = metrics.entries.iter();
+            if !entries.any(|entry| Arc::ptr_eq(&entry.counts, &old.counts)) {
+                metrics.entries.push(old.clone());
+            }
+        }
+    }
+
     /// The entry of a pipeline, built at its first request. Pipelines after its connectors are built before it.
-    fn pipeline(&mut self, pipeline: &PipelinePlan) -> Arc<dyn Consumer> {
+    fn pipeline(&mut self, pipeline: &'a PipelinePlan) -> Arc<dyn Consumer> {
         if let Some(entry) = self.entries.get(&pipeline.id) {
             return entry.clone();
         }
         let signal = pipeline.id.signal;
         let sinks = self.pipeline_sinks(pipeline);
-        let place = format!("@{}", pipeline.id);
         let stages: Vec<_> = pipeline
             .processors
             .iter()
             .map(|id| {
-                let base = self.context(Class::Processor, id, &place);
-                let ledger = self.open_ledger(Class::Processor, id, &base.path, Some(&pipeline.id), signal);
-                (id, base, ledger)
+                let place = Place {
+                    class: Class::Processor,
+                    id,
+                    pipeline: Some(&pipeline.id),
+                };
+                let base = self.context(place);
+                let ledger = self.open_ledger(place, &base.path, signal);
+                (place, base, ledger)
             })
             .collect();
-        let mut next = FanOut::to(stages.last().map(|(_, _, ledger)| ledger.clone()), sinks);
+        let mut next = FanOut::to(stages.last().map(|(.., ledger)| ledger.clone()), sinks);
         let mut readers = self.table_readers.after(self.plan, pipeline);
         let mut is_edited = false;
-        for (at, (id, base, ledger)) in stages.iter().enumerate().rev() {
-            let Some(processor) = self.processor(pipeline, id, base, ledger, next.clone()) else {
+        for (at, (place, base, ledger)) in stages.iter().enumerate().rev() {
+            let Some(processor) = self.processor(pipeline, *place, base, ledger, next.clone()) else {
                 continue;
             };
             self.connect_table(processor.table(), &readers);
             self.series_writers.push(SeriesWriter {
                 pipeline: pipeline.id.clone(),
-                id: (*id).clone(),
+                id: place.id.clone(),
                 outputs: processor.outputs(),
                 is_edited,
             });
@@ -300,10 +412,10 @@ impl<'a> Builder<'a> {
                 readers.clear();
             }
             let upstream = at.checked_sub(1).and_then(|before| stages.get(before));
-            let from = upstream.map(|(_, _, ledger)| ledger.clone());
+            let from = upstream.map(|(.., ledger)| ledger.clone());
             let edge = Edge::new(from, ledger.clone(), processor).editing(edits);
             next = Arc::new(if self.shared.wants_details() {
-                edge.timed(Some(duration(pipeline, id)))
+                edge.timed(Some(duration(pipeline, place.id)))
             } else {
                 edge
             });
@@ -315,45 +427,61 @@ impl<'a> Builder<'a> {
 
     /// Gives the table of the newest member to the exporters that its pushes reach unedited.
     fn connect_table(&mut self, table: Option<&Arc<Table>>, readers: &BTreeSet<ComponentId>) {
-        let Some(table) = table else { return };
-        let handle = TableHandle::new(table);
+        let (Some(table), Some(member)) = (table, self.graph.members.last_mut()) else {
+            return;
+        };
+        let handle = member.table.get_or_insert_with(|| TableHandle::new(table)).clone();
         self.table_readers.attach(&handle, readers);
-        if let Some(member) = self.members.last_mut() {
-            member.table = Some(handle);
-        }
     }
 
     fn processor(
         &mut self,
         pipeline: &PipelinePlan,
-        id: &ComponentId,
+        place: Place<'_>,
         base: &Context,
         ledger: &Arc<Ledger>,
         next: Arc<dyn Consumer>,
     ) -> Option<Arc<dyn Processor>> {
-        let Planned { factory, settings } = self.plan.processors.get(id)?;
+        let plan = self.plan;
+        let planned = plan.processors.get(place.id)?;
+        let (signal, at) = (pipeline.id.signal, pipeline.id.signal as usize);
+        let mut only = [false; 3];
+        only[at] = true;
+        let parts = parts(planned, only, only);
+        if let Some(member) = self.kept(&base.path, &parts) {
+            self.outlet(member.outlets[at].as_ref(), next);
+            let instance = member.instance.clone();
+            self.graph.members.push(member);
+            return match instance {
+                Instance::Processor(processor) => Some(processor),
+                _ => None,
+            };
+        }
+        let outlet = self.outlet(None, next);
+        let mut before = self.running_at(&base.path);
+        let replaced = before.find_map(|member| member.table.as_ref()?.table());
+        drop(before);
         let context = ProcessorContext {
             base: base.clone(),
             pipeline: pipeline.id.to_string().into(),
-            signal: pipeline.id.signal,
-            next,
+            signal,
+            next: outlet.clone(),
             ledger: ledger.clone(),
+            replaced,
         };
-        let built = (factory.build)(settings, context);
-        self.keep(
-            Class::Processor,
-            id,
-            base.path.clone(),
-            built,
-            |life: Arc<dyn Processor>| life,
-        )
+        let built = (planned.factory.build)(&planned.settings, context);
+        let processor = built.as_ref().ok().cloned();
+        let mut outlets = [const { None }; 3];
+        outlets[at] = Some(outlet);
+        self.add(place, parts, outlets, built, Instance::Processor);
+        processor
     }
 
     /// Edges to the exporters and connectors at the end of a pipeline.
     fn pipeline_sinks(&mut self, pipeline: &PipelinePlan) -> Vec<Arc<dyn Consumer>> {
         let mut edges: Vec<Arc<dyn Consumer>> = Vec::new();
         for id in &pipeline.exporters {
-            let sink = if self.plan.connectors.contains_key(id) {
+            let sink = if let Some((id, _)) = self.plan.connectors.get_key_value(id) {
                 self.connector(id)
             } else {
                 self.sinks.get(id).cloned()
@@ -371,15 +499,16 @@ impl<'a> Builder<'a> {
         edges
     }
 
-    fn connector(&mut self, id: &ComponentId) -> Option<PipelineTarget> {
+    fn connector(&mut self, id: &'a ComponentId) -> Option<PipelineTarget> {
         if let Some(sink) = self.sinks.get(id) {
             return Some(sink.clone());
         }
         let plan = self.plan;
-        let Planned { factory, settings } = plan.connectors.get(id)?;
-        let base = self.context(Class::Connector, id, "");
-        let ledgers = self.ledgers(Class::Connector, id, &base.path);
-        let outputs = Signal::ALL.map(|signal| {
+        let planned = plan.connectors.get(id)?;
+        let place = Place::of(Class::Connector, id);
+        let base = self.context(place);
+        let ledgers = self.ledgers(place, &base.path);
+        let nexts = Signal::ALL.map(|signal| {
             let fed = plan
                 .pipelines
                 .iter()
@@ -387,16 +516,30 @@ impl<'a> Builder<'a> {
             let targets: Vec<_> = fed.map(|pipeline| self.pipeline(pipeline)).collect();
             (!targets.is_empty()).then(|| FanOut::to(ledgers[signal as usize].clone(), targets))
         });
-        let path = base.path.clone();
-        let built = (factory.build)(
-            settings,
-            ConnectorContext {
+        let parts = parts(planned, used(&ledgers), used(&nexts));
+        let kept = self.kept(&base.path, &parts);
+        let mut outlets = [const { None }; 3];
+        for ((outlet, next), at) in outlets.iter_mut().zip(nexts).zip(0..) {
+            let kept = kept.as_ref().and_then(|member: &GraphMember| member.outlets.get(at)?.as_ref());
+            *outlet = next.map(|next| self.outlet(kept, next));
+        }
+        if let Some(member) = kept {
+            self.graph.members.push(member);
+        } else {
+            let context = ConnectorContext {
                 base,
-                outputs,
+                outputs: outlets.clone().map(|outlet| outlet.map(|outlet| outlet as Arc<dyn Consumer>)),
                 ledgers: ledgers.clone(),
-            },
-        );
-        let connector = self.keep(Class::Connector, id, path, built, |life: Arc<dyn Connector>| life)?;
+            };
+            let built = (planned.factory.build)(&planned.settings, context);
+            built.as_ref().ok()?;
+            self.add(place, parts, outlets, built, Instance::Connector);
+        }
+        let Some(Instance::Connector(connector)) =
+            self.graph.members.last().map(|member| member.instance.clone())
+        else {
+            return None;
+        };
         let sink = PipelineTarget {
             consumer: connector,
             ledgers,
@@ -407,23 +550,45 @@ impl<'a> Builder<'a> {
 
     fn receivers(&mut self) {
         let plan = self.plan;
-        for (id, Planned { factory, settings }) in &plan.receivers {
-            let entries = Signal::ALL.map(|signal| self.receiver_entry(id, signal));
-            if entries.iter().all(Option::is_none) {
+        for (id, planned) in &plan.receivers {
+            let nexts = Signal::ALL.map(|signal| self.receiver_next(id, signal));
+            if nexts.iter().all(Option::is_none) {
                 continue;
             }
-            let base = self.context(Class::Receiver, id, "");
-            let path = base.path.clone();
-            let built = (factory.build)(settings, ReceiverContext { base, entries });
-            let kept = self.keep(Class::Receiver, id, path, built, |life: Arc<dyn Receiver>| life);
-            if let Some(receiver) = kept {
+            let place = Place::of(Class::Receiver, id);
+            let base = self.context(place);
+            let parts = parts(planned, [false; 3], used(&nexts));
+            let kept = self.kept(&base.path, &parts);
+            let mut outlets = [const { None }; 3];
+            for ((outlet, next), at) in outlets.iter_mut().zip(nexts).zip(0..) {
+                let kept = kept.as_ref().and_then(|member: &GraphMember| member.outlets.get(at)?.as_ref());
+                *outlet = next.map(|next| self.outlet(kept, next));
+            }
+            let entries = Signal::ALL.map(|signal| {
+                let outlet = outlets[signal as usize].clone()?;
+                Some(self.receiver_entry(id, signal, outlet))
+            });
+            if let Some(member) = kept {
+                self.graph.members.push(member);
+            } else {
+                let built = (planned.factory.build)(&planned.settings, ReceiverContext { base, entries });
+                let is_built = built.is_ok();
+                self.add(place, parts, outlets, built, Instance::Receiver);
+                if !is_built {
+                    continue;
+                }
+            }
+            if let Some(Instance::Receiver(receiver)) =
+                self.graph.members.last().map(|member| member.instance.clone())
+            {
                 let readers = self.table_readers.after_receiver(plan, id);
                 self.connect_table(receiver.table(), &readers);
             }
         }
     }
 
-    fn receiver_entry(&mut self, id: &ComponentId, signal: Signal) -> Option<Entry> {
+    /// The pipelines that take a signal from a receiver.
+    fn receiver_next(&self, id: &ComponentId, signal: Signal) -> Option<Arc<dyn Consumer>> {
         let fed = self
             .plan
             .pipelines
@@ -432,16 +597,20 @@ impl<'a> Builder<'a> {
         let targets: Vec<_> = fed
             .filter_map(|pipeline| self.entries.get(&pipeline.id).cloned())
             .collect();
-        if targets.is_empty() {
-            return None;
-        }
-        let counts = Arc::new(EntryCounts::default());
-        self.metrics.entries.push(ReceiverMetrics {
-            receiver: id.to_string().into(),
+        (!targets.is_empty()).then(|| FanOut::to(None, targets))
+    }
+
+    fn receiver_entry(&mut self, id: &ComponentId, signal: Signal, outlet: Arc<Outlet>) -> Entry {
+        let receiver: Arc<str> = id.to_string().into();
+        let mut counted = self.counted.entries.iter();
+        let known = counted.find(|entry| entry.receiver == receiver && entry.signal == signal);
+        let counts = known.map_or_else(Arc::<EntryCounts>::default, |entry| entry.counts.clone());
+        self.graph.metrics.entries.push(ReceiverMetrics {
+            receiver,
             signal,
             counts: counts.clone(),
         });
-        let entry = Entry::new(signal, FanOut::to(None, targets), counts);
-        Some(entry.watched(format!("receivers::{id}").into(), self.shared.clone()))
+        let entry = Entry::new(signal, outlet, counts);
+        entry.watched(format!("receivers::{id}").into(), self.shared.clone())
     }
 }

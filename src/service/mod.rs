@@ -5,13 +5,16 @@
 //! `plan` resolves a configuration to factories and settings. `graph` builds and connects the instances. `tables`
 //! connects the tables of processors with the exporters that can read them. `writers` finds processors that write
 //! the same series, `cycles` finds pipelines that publish what they merge. `running` starts the instances from exporters to
-//! receivers, and stops them in the opposite order.
+//! receivers, and stops them in the opposite order. `reload` changes a running graph to that of another plan. `member`
+//! has what both know of an instance.
 
 #[cfg(test)]
 mod cluster_tests;
 mod cycles;
 pub mod graph;
+mod member;
 pub mod plan;
+pub mod reload;
 pub mod running;
 mod tables;
 mod writers;

@@ -12,7 +12,9 @@ use crate::component::{
     ConnectorFactory, ExporterFactory, ExtensionFactory, Factory, ProcessorFactory, ReceiverFactory,
     Settings, Stability,
 };
-use crate::config::{Class, Component, ComponentId, Decode, Document, PipelineId, Problems, Reference, Span};
+use crate::config::{
+    Class, Component, ComponentId, Decode, Document, Node, PipelineId, Problems, Reference, Span,
+};
 use crate::{connectors, exporters, extensions, processors, receivers, telemetry};
 
 /// The default time limit of a stop: within the 30 s that Kubernetes grants, with a margin for slow exits.
@@ -24,6 +26,8 @@ pub struct Planned<F: 'static> {
     pub factory: &'static F,
     /// Its decoded options.
     pub settings: Settings,
+    /// The options as written, after substitution. They hold secrets.
+    pub options: Node,
 }
 
 /// A pipeline as configured.
@@ -57,6 +61,8 @@ pub struct Plan {
     pub pipelines: Vec<PipelinePlan>,
     /// `service::telemetry`.
     pub telemetry: telemetry::TelemetryConfig,
+    /// The same as written; `None`: the defaults.
+    pub telemetry_options: Option<Node>,
     /// The time limit for a stop to hand on all held data.
     pub drain_timeout: Duration,
     places: HashMap<(Class, ComponentId), Span>,
@@ -80,6 +86,7 @@ impl Plan {
             extension_order: ids(&document.service.extensions),
             pipelines: document.service.pipelines.iter().map(pipeline_plan).collect(),
             telemetry: telemetry?,
+            telemetry_options: document.service.telemetry.clone(),
             drain_timeout: document.service.drain_timeout.unwrap_or(DRAIN_TIMEOUT),
             places: spans(document),
         };
@@ -193,7 +200,15 @@ impl Resolver<'_> {
                 .find(|factory| answers_to(factory, &id.kind));
             let Some(factory) = found else { continue };
             if let Some(settings) = (factory.config.decode)(options, self.cx) {
-                resolved.insert(id.clone(), Planned { factory, settings });
+                let options = options.clone();
+                resolved.insert(
+                    id.clone(),
+                    Planned {
+                        factory,
+                        settings,
+                        options,
+                    },
+                );
             }
         }
         resolved

@@ -9,13 +9,21 @@ use tokio::task::JoinHandle;
 
 use super::graph::{Graph, GraphMember};
 use crate::component::account::default_limit;
+use crate::component::graph_metrics::GraphMetrics;
 use crate::component::shared::Phase;
-use crate::component::{ComponentError, Shared};
+use crate::component::{ComponentError, Generation, OutletState, Shared};
 
 /// Running components.
 pub struct Running {
-    members: Vec<GraphMember>,
-    shared: Arc<Shared>,
+    /// The members in starting order.
+    pub(super) members: Vec<GraphMember>,
+    /// The counters of these and of removed components.
+    pub(super) metrics: GraphMetrics,
+    pub(super) shared: Arc<Shared>,
+    /// Members that a reload has replaced or removed, and that still hand on what they hold.
+    pub(super) leaving: Vec<GraphMember>,
+    /// Generations whose pushes may still reach them.
+    pub(super) past: Vec<Arc<Generation>>,
     /// The task that measures memory.
     watching: JoinHandle<()>,
 }
@@ -30,15 +38,18 @@ impl Running {
         if let Some(bytes) = default_limit() {
             shared.memory.set_default_limit(bytes);
         }
+        graph.show_tables(|_| true);
         let memory = shared.memory.clone();
         let mut running = Self {
             members: Vec::new(),
+            metrics: graph.metrics,
             shared,
+            leaving: Vec::new(),
+            past: Vec::new(),
             watching: tokio::spawn(async move { memory.watch().await }),
         };
         for member in graph.members {
-            tracing::debug!(component = %member.path, "starting");
-            let started = member.life.start().await;
+            let started = start(&member).await;
             if started.is_ok() {
                 member.publish_table(&running.shared);
             }
@@ -55,20 +66,31 @@ impl Running {
     /// Stops receivers first and exporters last. Each hands on its held data; `drain` limits the whole stop.
     pub async fn stop(self, drain: Duration) {
         self.shared.health.enter(Phase::Stopping);
-        let deadline = Instant::now() + drain;
-        for member in self.members.iter().rev() {
-            tracing::debug!(component = %member.path, "stopping");
-            // A component that overruns its deadline must not keep the others from draining.
-            let grace = deadline.saturating_duration_since(Instant::now()) + STOP_GRACE;
-            if tokio::time::timeout(grace, member.life.stop(deadline))
-                .await
-                .is_err()
-            {
-                tracing::warn!(component = %member.path, "did not stop in time and was abandoned");
-            }
-            member.withdraw_table(&self.shared);
-        }
+        stop_all(&self.members, &self.shared, Instant::now() + drain).await;
         self.watching.abort();
+    }
+}
+
+/// Starts a member.
+pub(super) async fn start(member: &GraphMember) -> Result<(), ComponentError> {
+    tracing::debug!(component = %member.path, "starting");
+    member.life().start().await
+}
+
+/// Stops members, the last one first. Each hands on its held data by the deadline.
+pub(super) async fn stop_all(members: &[GraphMember], shared: &Shared, deadline: Instant) {
+    for member in members.iter().rev() {
+        tracing::debug!(component = %member.path, "stopping");
+        member.set_outlets(OutletState::Leaving);
+        // A component that overruns its deadline must not keep the others from draining.
+        let grace = deadline.saturating_duration_since(Instant::now()) + STOP_GRACE;
+        if tokio::time::timeout(grace, member.life().stop(deadline))
+            .await
+            .is_err()
+        {
+            tracing::warn!(component = %member.path, "did not stop in time and was abandoned");
+        }
+        member.withdraw_table(shared);
     }
 }
 

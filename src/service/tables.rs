@@ -13,13 +13,13 @@ use crate::config::{ComponentId, PipelineId};
 /// The exporters, and which of them the data of a pipeline reaches unedited.
 #[derive(Default)]
 pub(super) struct TableReaders {
-    exporters: HashMap<ComponentId, Arc<dyn Exporter>>,
+    exporters: HashMap<ComponentId, (Arc<dyn Exporter>, Vec<TableHandle>)>,
     reached: HashMap<PipelineId, BTreeSet<ComponentId>>,
 }
 
 impl TableReaders {
     pub(super) fn add(&mut self, id: ComponentId, exporter: Arc<dyn Exporter>) {
-        self.exporters.insert(id, exporter);
+        self.exporters.insert(id, (exporter, Vec::new()));
     }
 
     /// The exporters that data reaches unedited from the end of a pipeline. The pipelines after its connectors must
@@ -58,9 +58,17 @@ impl TableReaders {
     }
 
     /// Gives a table to these exporters.
-    pub(super) fn attach(&self, handle: &TableHandle, readers: &BTreeSet<ComponentId>) {
-        let exporters = readers.iter().filter_map(|id| self.exporters.get(id));
-        exporters.for_each(|exporter| exporter.attach_table(handle.clone()));
+    pub(super) fn attach(&mut self, handle: &TableHandle, readers: &BTreeSet<ComponentId>) {
+        for id in readers {
+            if let Some((_, handles)) = self.exporters.get_mut(id) {
+                handles.push(handle.clone());
+            }
+        }
+    }
+
+    /// The exporters with their tables.
+    pub(super) fn shown(&self) -> Vec<(Arc<dyn Exporter>, Vec<TableHandle>)> {
+        self.exporters.values().cloned().collect()
     }
 }
 
@@ -98,6 +106,7 @@ service: {{pipelines: {pipelines}}}"
         let shared = Arc::new(Shared::default());
         let graph = Graph::build(&loaded.plan, &shared)
             .unwrap_or_else(|errors| panic!("{yaml} should build: {errors:?}"));
+        graph.show_tables(|_| true);
         for member in &graph.members {
             member.publish_table(&shared);
         }

@@ -202,6 +202,8 @@ pub(super) const CATALOGUE: &[Described] = metrics_table! {
     Normal Counter "tidegate_cluster_losses_total" ["{loss}"] "Times at which the store of the cluster had lost its newest messages.";
     Normal Gauge "tidegate_cluster_ready" ["1"] "1 while readers may trust the replica.";
     Normal Gauge "tidegate_cluster_lag_seconds" ["s"] "Time since the replica last knew all messages of the store.";
+    Normal Gauge "tidegate_config_reload_success" ["1"] "1 if the newest configuration runs, 0 if the last reload was refused.";
+    Normal Gauge "tidegate_config_reload_timestamp_seconds" ["s"] "Unix time of the start or of the last reload that succeeded.";
     Normal Gauge "tidegate_cluster_series" ["{series}"] "Merged series.";
     Normal Gauge "tidegate_cluster_bytes" ["By"] "Memory of the merged series.";
     Normal Gauge "tidegate_cluster_producers" ["{producer}"] "Producers that should report (expected), and those of them that do (reporting).";

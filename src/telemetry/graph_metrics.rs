@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use metrics::{Label, counter, gauge};
+use parking_lot::Mutex;
 
 use super::process::{Started, heap_bytes, usage};
 use crate::batch::Signal;
@@ -20,7 +21,7 @@ use crate::config::Class;
 
 /// Publishes the counters of a graph as metrics.
 pub(super) struct MetricsPublisher {
-    graph: GraphMetrics,
+    graph: Mutex<GraphMetrics>,
     started: Started,
 }
 
@@ -36,19 +37,25 @@ const ENTRY_COUNTS: [(&str, EntryCount); 3] = [
 impl MetricsPublisher {
     pub(super) fn new(graph: GraphMetrics) -> Self {
         Self {
-            graph,
+            graph: Mutex::new(graph),
             started: Started::now(),
         }
+    }
+
+    /// Publishes the counters of this graph from now on.
+    pub(super) fn set_graph(&self, graph: GraphMetrics) {
+        *self.graph.lock() = graph;
     }
 
     /// Publishes all current values.
     pub(super) fn publish(&self) {
         self.process();
-        for entry in &self.graph.entries {
+        let graph = self.graph.lock().clone();
+        for entry in &graph.entries {
             publish_receiver(entry);
         }
         let mut of_type = OfType::default();
-        for node in &self.graph.nodes {
+        for node in &graph.nodes {
             let balance = node.ledger.balance();
             match node.class {
                 Class::Exporter => publish_exporter(node, &balance),
@@ -110,8 +117,8 @@ fn publish_exporter(node: &NodeMetrics, balance: &Balance) {
         let name = format!("otelcol_exporter_{what}_{}", node.signal.items());
         let mut labels = vec![label("exporter", &node.id)];
         if what != "enqueue_failed" {
-            let peer = node.ledger.peer().iter();
-            labels.extend(peer.map(|(key, value)| label(key, value)));
+            let peer = node.ledger.peer();
+            labels.extend(peer.iter().map(|(key, value)| label(key, value)));
         }
         counter!(name, labels).absolute(count);
     }

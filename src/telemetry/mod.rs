@@ -55,9 +55,17 @@ pub struct Telemetry {
     spans: Option<spans::Spans>,
     logs: Option<logs::Push>,
     tidier: Option<JoinHandle<()>>,
+    publisher: Option<Arc<graph_metrics::MetricsPublisher>>,
 }
 
 impl Telemetry {
+    /// Publishes the counters of this graph from now on.
+    pub fn set_graph(&self, graph: GraphMetrics) {
+        if let Some(publisher) = &self.publisher {
+            publisher.set_graph(graph);
+        }
+    }
+
     /// Starts logging, and installs the recorder for the counts of components. Call it once a process, within a
     /// runtime, before any component is built: earlier counts are lost.
     ///
@@ -110,6 +118,7 @@ impl Prepared {
         let publisher = Arc::new(graph_metrics::MetricsPublisher::new(metrics));
         let mut telemetry = Telemetry {
             logs: self.logs,
+            publisher: Some(publisher.clone()),
             ..Telemetry::default()
         };
         let renderings: Vec<_> = self.pages.iter().map(|(_, page)| page.rendering()).collect();

@@ -20,6 +20,17 @@ pub enum Pattern {
     Regex(regex::Regex),
 }
 
+impl PartialEq for Pattern {
+    fn eq(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Exact(a), Self::Exact(b)) | (Self::Glob(a), Self::Glob(b)) => a == b,
+            #[cfg(feature = "tables")]
+            (Self::Regex(a), Self::Regex(b)) => a.as_str() == b.as_str(),
+            _ => false,
+        }
+    }
+}
+
 /// A regular expression that does not compile.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("not a regular expression: {0}")]
@@ -104,7 +115,7 @@ fn glob_matches(glob: &[u8], text: &[u8]) -> bool {
 }
 
 /// Attributes that must be there and match.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct AttributeFilter(pub Vec<(Arc<str>, Pattern)>);
 
 impl AttributeFilter {

@@ -61,7 +61,7 @@ pub enum GaugePolicy {
 }
 
 /// One way from input series to output series.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Rule {
     /// The names of the metrics.
     pub name: Pattern,

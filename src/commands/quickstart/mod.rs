@@ -111,7 +111,7 @@ pub fn run(args: &QuickstartArgs) -> Result<(), Failure> {
     let _child = Simulation::start(&rings, args.rate)?;
     let shared = Arc::new(Shared::default());
     let shown = shared.clone();
-    runtime()?.block_on(serve(loaded, shared, async |signals: &mut Signals| {
+    runtime()?.block_on(serve(loaded, None, shared, async |signals: &mut Signals| {
         show_until_over(&shown, args.seconds, signals).await;
     }))
 }

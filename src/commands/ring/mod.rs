@@ -60,7 +60,7 @@ fn until_interrupted() -> Result<std::sync::Arc<std::sync::atomic::AtomicBool>, 
         .map_err(Failure::io("starting the signal listener"))?;
     let mut signals = {
         let _inside = runtime.enter();
-        super::run::Signals::listen()?
+        super::run::Signals::listen(std::sync::Arc::default())?
     };
     std::thread::spawn(move || {
         runtime.block_on(signals.stop());

@@ -165,7 +165,11 @@ struct Debug {
     printing: Mutex<Option<JoinHandle<()>>>,
 }
 
-impl Exporter for Debug {}
+impl Exporter for Debug {
+    fn may_overlap(&self) -> bool {
+        true
+    }
+}
 
 #[async_trait]
 impl Lifecycle for Debug {

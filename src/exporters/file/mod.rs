@@ -70,6 +70,10 @@ impl FileWriter {
 
 #[async_trait]
 impl Attempt for FileWriter {
+    fn may_overlap(&self) -> bool {
+        false
+    }
+
     async fn open(&self) -> Result<(), String> {
         let config = self.config.clone();
         let header = if config.format == FileFormat::Csv {

@@ -99,8 +99,8 @@ fn host_name() -> String {
 }
 
 impl Exporter for Partials {
-    fn attach_table(&self, table: TableHandle) {
-        self.tables.attach(table);
+    fn show_tables(&self, tables: Vec<TableHandle>) {
+        self.tables.show(tables);
     }
 }
 

@@ -183,6 +183,10 @@ fn host(memory_limit: u64) -> Command {
 
 #[async_trait]
 impl Attempt for Plugin {
+    fn may_overlap(&self) -> bool {
+        false
+    }
+
     async fn open(&self) -> Result<(), String> {
         let (worker, found) = self.start().await.map_err(|refusal| refusal.to_string())?;
         self.check(&found)?;

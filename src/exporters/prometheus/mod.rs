@@ -117,8 +117,14 @@ fn record_metrics(stats: &Stats, exporter: &Arc<str>) {
 }
 
 impl Exporter for Prometheus {
-    fn attach_table(&self, table: TableHandle) {
-        self.views.attach(table);
+    fn show_tables(&self, tables: Vec<TableHandle>) {
+        self.views.show(tables);
+    }
+}
+
+impl Drop for Prometheus {
+    fn drop(&mut self) {
+        View::of(&self.base.shared).conceal(&*self.views);
     }
 }
 

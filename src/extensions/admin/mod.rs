@@ -14,6 +14,7 @@ mod fetch;
 mod grpc;
 mod memory;
 mod queues;
+mod reload;
 mod sampler;
 
 use std::num::NonZeroUsize;
@@ -277,9 +278,13 @@ impl Lifecycle for Admin {
             max_answer_bytes: self.config.query.max_answer_bytes.map(ByteSize::as_usize),
             ..ServerConfig::at(&self.config.endpoint, &self.config.socket)
         };
-        let cors = self.config.cors.clone();
+        let faces = Faces {
+            api,
+            cors: self.config.cors.clone(),
+            authenticates: self.config.auth.is_some(),
+        };
         self.server
-            .start(&self.base, server, Arc::new(Faces { api, cors }))
+            .start(&self.base, server, Arc::new(faces))
             .await?;
         self.base.shared.evaluators.add(self.evaluator.clone());
         let view = self.view.clone();
@@ -313,6 +318,8 @@ impl Lifecycle for Admin {
 struct Faces {
     api: Arc<Api>,
     cors: Option<CorsConfig>,
+    /// Whether all clients have authenticated.
+    authenticates: bool,
 }
 
 #[async_trait]
@@ -335,7 +342,10 @@ impl Pages for Faces {
     }
 
     async fn page(&self, request: Request) -> Answer {
-        self.api.clone().answer(request).await
+        match &*request.path {
+            reload::PATH => reload::page(self.api.shared(), self.authenticates).await,
+            _ => self.api.clone().answer(request).await,
+        }
     }
 
     async fn grpc(&self, request: http::Request<Full<Bytes>>) -> Answer {

@@ -167,7 +167,7 @@ impl Pages for Tables {
 
     async fn page(&self, request: Request) -> Answer {
         let overview = self.shared.overview.get();
-        let page = match (request.path.trim_end_matches('/'), overview) {
+        let page = match (request.path.trim_end_matches('/'), overview.as_deref()) {
             ("" | "/debug", _) => pages::index(),
             ("/debug/featurez", _) => pages::features(),
             ("/debug/tracez", _) => pages::slow(&self.slow.list(), self.slow_batch),

@@ -51,13 +51,7 @@ struct Aggregate {
 impl Aggregate {
     fn new(config: Arc<AggregateConfig>, cx: ProcessorContext) -> Result<Self, ComponentError> {
         let rules = config.rules().map_err(|error| cx.base.error(error.to_string()))?;
-        let table = Table::new(cx.base.path.clone(), rules.clone(), config.limits())
-            .bounded_by(cx.base.shared.memory.bounds_of_tables())
-            .shared_by_sources();
-        let table = Arc::new(match &config.storage {
-            Some(_) => table.identified_by(stream_id),
-            None => table,
-        });
+        let table = table(&config, &rules, &cx);
         let absorber = Arc::new(Absorber { table, rules });
         let storage = config.storage.clone();
         let journal =
@@ -90,6 +84,33 @@ impl Processor for Aggregate {
     fn table(&self) -> Option<&Arc<Table>> {
         Some(&self.absorber.table)
     }
+
+    /// Only one instance may have the log open.
+    fn may_overlap(&self) -> bool {
+        self.journal.is_none()
+    }
+}
+
+/// The table of the replaced instance, if a reload leaves rules and limits as they are; else an empty one. With `storage`,
+/// the log restores the state.
+fn table(config: &AggregateConfig, rules: &[Rule], cx: &ProcessorContext) -> Arc<Table> {
+    let replaced = cx.replaced.as_ref().filter(|_| config.storage.is_none());
+    if let Some(table) = replaced.filter(|table| table.is_made_of(rules, config.limits())) {
+        return table.clone();
+    }
+    if replaced.is_some() {
+        tracing::warn!(
+            component = &*cx.base.path,
+            "rules or limits have changed: totals begin at 0; with `storage`, unchanged rules keep theirs"
+        );
+    }
+    let table = Table::new(cx.base.path.clone(), rules.to_vec(), config.limits())
+        .bounded_by(cx.base.shared.memory.bounds_of_tables())
+        .shared_by_sources();
+    Arc::new(match &config.storage {
+        Some(_) => table.identified_by(stream_id),
+        None => table,
+    })
 }
 
 #[async_trait]

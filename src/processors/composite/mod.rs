@@ -204,6 +204,11 @@ impl Processor for Composites {
     fn table(&self) -> Option<&Arc<Table>> {
         Some(&self.table)
     }
+
+    /// Readers find composites by their names.
+    fn may_overlap(&self) -> bool {
+        false
+    }
 }
 
 #[async_trait]

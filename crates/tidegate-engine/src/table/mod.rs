@@ -136,6 +136,11 @@ impl Table {
         }
     }
 
+    /// Whether a new table with these rules and limits would do the same.
+    pub fn is_made_of(&self, rules: &[Rule], limits: Limits) -> bool {
+        *self.rules == *rules && self.limits == limits
+    }
+
     /// The match tracker of a rule, by its index.
     pub fn match_tracker(&self, rule: usize) -> Option<&MatchTracker> {
         self.match_trackers.get(rule)

@@ -5,6 +5,8 @@
 use std::any::Any;
 use std::sync::Arc;
 
+use tidegate_engine::Table;
+
 use super::edge::Entry;
 use super::{ComponentError, Connector, Consumer, Context, Exporter, Extension, Ledger, Processor, Receiver};
 use crate::batch::Signal;
@@ -129,6 +131,8 @@ pub struct ProcessorContext {
     pub next: Arc<dyn Consumer>,
     /// The ledger. The processor counts what it absorbs, makes and drops; the edges count what enters and leaves.
     pub ledger: Arc<Ledger>,
+    /// The table of the instance that this one replaces, at a reload.
+    pub replaced: Option<Arc<Table>>,
 }
 
 /// The arguments of an exporter's build function.

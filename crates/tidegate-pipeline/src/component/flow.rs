@@ -5,11 +5,13 @@
 
 use std::any::Any;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::time::Duration;
 
 use smallvec::SmallVec;
 use tokio::sync::oneshot;
 
+use super::Generation;
 use crate::batch::Batch;
 
 /// The answer to a push that no destination took: the sender keeps the data and may retry.
@@ -70,6 +72,8 @@ pub struct Flow {
     blocks: bool,
     is_short_of_memory: bool,
     lacked_memory: bool,
+    /// The generation of the graph that the push belongs to, from its first outlet to the end of `consume`.
+    pub(super) generation: Option<Arc<Generation>>,
     /// Time spent below the current component, if it is measured.
     pub(super) below: Duration,
 }
@@ -176,6 +180,8 @@ impl Flow {
     /// # Errors
     /// An answer is a refusal, or the gateway stops before it comes.
     pub async fn settled(mut self) -> Result<PushOutcome, Refused> {
+        // The components have the batch: a reload need not wait for the answer.
+        self.generation = None;
         for wait in std::mem::take(&mut self.waits) {
             // The component that owes the answer has ended, because the gateway stops.
             let answer = wait.await;

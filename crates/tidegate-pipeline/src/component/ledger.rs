@@ -4,9 +4,10 @@
 //!
 //! Edges count what enters and leaves. The component counts what it absorbs, makes and drops.
 
-use std::sync::OnceLock;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
+use parking_lot::Mutex;
 use tidegate_engine::{Outcome, Rejection};
 
 use super::flow::Flow;
@@ -114,7 +115,7 @@ pub struct Ledger {
     made: AtomicU64,
     restored: AtomicU64,
     dropped: [AtomicU64; Reason::ALL.len()],
-    peer: OnceLock<PeerLabels>,
+    peer: Mutex<Arc<PeerLabels>>,
 }
 
 /// The item counts at one moment.
@@ -155,14 +156,14 @@ impl Balance {
 }
 
 impl Ledger {
-    /// Sets the labels of the destination, once. The counters of sent items get these labels.
+    /// Sets the labels of the destination. The counters of sent items get these labels.
     pub fn goes_to(&self, peer: PeerLabels) {
-        let _ = self.peer.set(peer);
+        *self.peer.lock() = Arc::new(peer);
     }
 
     /// The labels of the destination; empty if it has none.
-    pub fn peer(&self) -> &[(&'static str, String)] {
-        self.peer.get().map_or(&[], |peer| peer)
+    pub fn peer(&self) -> Arc<PeerLabels> {
+        self.peer.lock().clone()
     }
 
     /// Counts items that came in.

@@ -13,7 +13,9 @@ pub mod flow;
 pub mod future;
 pub mod graph_metrics;
 pub mod ledger;
+mod outlet;
 mod output_descriptor;
+pub mod reloads;
 pub mod overview;
 pub mod patterns;
 pub mod services;
@@ -40,6 +42,7 @@ pub use factory::{
 };
 pub use flow::{Consumer, Flow, PushAnswer, PushOutcome, Refused};
 pub use ledger::{Balance, Ledger, PeerLabels, Reason};
+pub use outlet::{Generation, Outlet, OutletState, Wiring};
 pub use output_descriptor::OutputDescriptor;
 pub use shared::{Evaluate, Evaluation, Evaluator, SelectedSource, Shared};
 pub use tables::TableHandle;
@@ -99,13 +102,29 @@ pub trait Processor: Lifecycle + Consumer {
     fn table(&self) -> Option<&Arc<Table>> {
         None
     }
+
+    /// Whether it may run while another instance with the same name ends. If not, a reload stops the old instance before
+    /// it starts the new one.
+    fn may_overlap(&self) -> bool {
+        true
+    }
 }
 
 /// An output of data. All pipelines that name it share one instance.
 pub trait Exporter: Lifecycle + Consumer {
-    /// Gives it the table of a processor whose pushes reach it unedited. It may read the table, and ignore the
-    /// batches with this owner in `Batch::snapshot_of`. The graph builder calls this before the start.
-    fn attach_table(&self, _table: TableHandle) {}
+    /// Gives it the tables of all components whose pushes reach it unedited, instead of those given before. It may read
+    /// these tables, and ignore the batches with their owners in `Batch::snapshot_of`. The service calls this before the
+    /// start, and at a reload.
+    fn show_tables(&self, _tables: Vec<TableHandle>) {}
+
+    /// Whether it may run while another instance with the same name ends, see [`Processor::may_overlap`].
+    fn may_overlap(&self) -> bool {
+        false
+    }
+
+    /// Names the instance that replaces it. At the stop, that one gets the batches that could not be delivered. The
+    /// ledgers of both are the same.
+    fn retire(&self, _heir: Arc<dyn Consumer>) {}
 }
 
 /// A component that is an exporter of some pipelines and a receiver of others. It passes metrics unchanged.

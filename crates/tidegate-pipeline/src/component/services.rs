@@ -34,6 +34,16 @@ impl ServicesById {
         self.0.lock().insert(id, services);
     }
 
+    /// The services of all extensions.
+    pub fn all(&self) -> HashMap<String, Services> {
+        self.0.lock().clone()
+    }
+
+    /// Registers these services only.
+    pub fn set_all(&self, services: HashMap<String, Services>) {
+        *self.0.lock() = services;
+    }
+
     /// The services of an extension.
     pub fn get(&self, id: &str) -> Option<Services> {
         self.0.lock().get(id).cloned()

@@ -5,7 +5,7 @@
 use std::any::{Any, TypeId};
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering::Relaxed};
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
@@ -13,7 +13,9 @@ use tidegate_engine::{Key, Table, UnixNanos};
 use tidegate_promql::{Labels, Query};
 
 use super::account::Account;
+use super::outlet::Wiring;
 use super::overview::Overview;
+use super::reloads::Reloads;
 use super::services::ServicesById;
 use super::slow::Slowness;
 use super::targets::ScrapePool;
@@ -43,8 +45,12 @@ pub struct Shared {
     pub notices: Notices,
     /// The services of the extensions.
     pub services: ServicesById,
-    /// The overview of the components, set when the graph is built.
-    pub overview: OnceLock<Overview>,
+    /// The overview of the components. The service sets it when it has built a graph.
+    pub overview: Latest<Overview>,
+    /// The generation of the graph that pushes begin in.
+    pub wiring: Arc<Wiring>,
+    /// Requests for a reload, and their results.
+    pub reloads: Reloads,
     /// Values that higher layers keep once a gateway.
     pub parts: Parts,
 }
@@ -59,6 +65,27 @@ impl Shared {
     /// Whether measurements that cost time are enabled.
     pub fn wants_details(&self) -> bool {
         self.details.load(Relaxed)
+    }
+}
+
+/// A value that its owner replaces. Readers get the newest.
+pub struct Latest<T>(Mutex<Option<Arc<T>>>);
+
+impl<T> Default for Latest<T> {
+    fn default() -> Self {
+        Self(Mutex::default())
+    }
+}
+
+impl<T> Latest<T> {
+    /// Replaces the value.
+    pub fn set(&self, value: T) {
+        *self.0.lock() = Some(Arc::new(value));
+    }
+
+    /// The newest value; `None` before the first.
+    pub fn get(&self) -> Option<Arc<T>> {
+        self.0.lock().clone()
     }
 }
 

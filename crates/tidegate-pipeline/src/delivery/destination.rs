@@ -54,6 +54,11 @@ pub trait Attempt: Send + Sync + 'static {
         String::new()
     }
 
+    /// Whether another instance may run at the same time, with the same options in part. Not so for files and plugins.
+    fn may_overlap(&self) -> bool {
+        true
+    }
+
     /// Tries to deliver. A dropped future cancels the attempt (time limit, shutdown). Several attempts run at
     /// once.
     async fn send(&self, export: ExportRequest) -> Outcome;
@@ -216,7 +221,31 @@ impl<A: Attempt> Lifecycle for Destination<A> {
     }
 }
 
-impl<A: Attempt> Exporter for Destination<A> {}
+impl<A: Attempt> Exporter for Destination<A> {
+    /// Only one instance may have the queue on disk open.
+    fn may_overlap(&self) -> bool {
+        self.inner.queue.storage.is_none() && self.inner.attempt.may_overlap()
+    }
+
+    fn retire(&self, heir: Arc<dyn Consumer>) {
+        if self.inner.queue.storage.is_some() {
+            // The heir finds the batches on disk.
+            return;
+        }
+        let ledgers = self.inner.ledgers.clone();
+        Self::retire(
+            self,
+            Box::new(move |batch| {
+                let (signal, items) = (batch.signal(), batch.items());
+                if heir.push(batch).is_err()
+                    && let Some(ledger) = &ledgers[signal as usize]
+                {
+                    ledger.drop_items(Reason::Shutdown, items);
+                }
+            }),
+        );
+    }
+}
 
 impl<A: Attempt> Consumer for Destination<A> {
     fn admit(&self, batch: &Batch, flow: &mut Flow) -> Result<(), Refused> {

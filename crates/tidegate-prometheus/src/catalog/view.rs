@@ -208,6 +208,12 @@ impl View {
         all.push(exposition);
     }
 
+    /// Forgets an exporter that has ended, by its tables.
+    pub fn conceal(&self, tables: &dyn Exposes) {
+        let mut all = self.expositions.lock();
+        all.retain(|one| !std::ptr::addr_eq(Arc::as_ptr(&one.tables), std::ptr::from_ref(tables)));
+    }
+
     /// Lets the names of this exporter count before those of others.
     pub fn prefer(&self, exporter: &str) {
         let _ = self.preferred.set(exporter.to_owned());

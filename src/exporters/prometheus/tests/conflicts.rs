@@ -145,11 +145,12 @@ async fn collisions_are_counted_without_scrapes_and_cleared_by_their_thread() {
         table_of("aggregate/a", "depth_total", Data::Gauge, ""),
         table_of("aggregate/b", "depth", COUNTER, ""),
     ];
-    for table in &tables {
+    let handles = tables.iter().map(|table| {
         let handle = TableHandle::new(table);
         handle.open();
-        exporter.attach_table(handle);
-    }
+        handle
+    });
+    exporter.show_tables(handles.collect());
     let labels = "{exporter=\"prometheus\",format=\"text\",reason=\"type_clash\"}";
     let has_line = |line: String| recorded.render().lines().any(|recorded| recorded == line);
     let shows = |series: u64| has_line(format!("tidegate_prometheus_omitted_series{labels} {series}"));

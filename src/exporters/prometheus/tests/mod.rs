@@ -49,7 +49,7 @@ impl Rig {
     fn attach(&self, table: &Arc<Table>) {
         let handle = TableHandle::new(table);
         handle.open();
-        self.exporter.attach_table(handle);
+        self.exporter.views.live.lock().push(handle);
     }
 
     fn address(&self) -> String {

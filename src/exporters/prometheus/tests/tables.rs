@@ -41,7 +41,7 @@ async fn a_table_is_shown_once_it_is_open_and_its_snapshots_are_not_kept() {
     let rig = Rig::start("").await;
     let table = live_table("processors::aggregate@metrics", 3);
     let handle = TableHandle::new(&table);
-    rig.exporter.attach_table(handle.clone());
+    rig.exporter.show_tables(vec![handle.clone()]);
     let snapshot = |owner: &str| Batch {
         snapshot_of: Some(owner.into()),
         ..Batch::new(plain(&[point("hits", COUNTER, 2)]))

@@ -7,6 +7,7 @@ use tidegate_promql::NAME;
 
 use super::{API, Api, ApiFailure, PageContent};
 use crate::extensions::admin::queues::QueryKind;
+use crate::extensions::admin::reload;
 use crate::net::pages::{Request, Takes};
 
 /// A page of the API.
@@ -133,6 +134,7 @@ impl Route {
 pub(in crate::extensions::admin) fn takes(path: &str) -> Takes {
     match Route::at(path) {
         Some(route) => route.takes,
+        None if path == reload::PATH => Takes::Post,
         None if path.starts_with("/-/") => Takes::Paths,
         None => Takes::Forms,
     }

@@ -12,6 +12,7 @@ use super::{AnnotatedData, Api, ApiFailure, PageContent, explain, params};
 use crate::built::{COMMIT, DATE, VERSION};
 use crate::component::{Ceiling, unix_now};
 use crate::extensions::admin::queues::HEAVY;
+use crate::extensions::admin::reload;
 use crate::net::pages::Request;
 use crate::prom::duration::PromDuration;
 
@@ -78,7 +79,7 @@ impl Api {
         .into())
     }
 
-    /// The configuration that runs, without its secrets.
+    /// The configuration that runs, without its secrets, and the past reloads.
     pub(super) fn config(&self, _: &Request) -> Result<PageContent, ApiFailure> {
         let overview = self.shared.overview.get().ok_or(ApiFailure {
             status: StatusCode::SERVICE_UNAVAILABLE,
@@ -86,7 +87,8 @@ impl Api {
             why: "the gateway is starting".to_owned(),
             is_too_much: false,
         })?;
-        Ok(json!({"yaml": overview.config}).into())
+        let reloads = reload::past(&self.shared);
+        Ok(json!({"yaml": overview.config, "reloads": reloads}).into())
     }
 
     /// The limits of queries, under the names of Prometheus's flags.
@@ -104,13 +106,16 @@ impl Api {
     pub(super) fn runtime(&self, _: &Request) -> Result<PageContent, ApiFailure> {
         let directory = std::env::current_dir().unwrap_or_default();
         let started = humantime::format_rfc3339_nanos(self.started).to_string();
+        let past = self.shared.reloads.past();
+        let applied = past.iter().find(|result| result.error.is_none());
+        let applied = applied.map_or(self.started, |result| result.at);
         Ok(json!({
             "startTime": started,
             "CWD": directory.display().to_string(),
             "hostname": rustix::system::uname().nodename().to_string_lossy(),
             "serverTime": humantime::format_rfc3339_nanos(SystemTime::now()).to_string(),
-            "reloadConfigSuccess": true,
-            "lastConfigTime": started,
+            "reloadConfigSuccess": past.first().is_none_or(|result| result.error.is_none()),
+            "lastConfigTime": humantime::format_rfc3339_nanos(applied).to_string(),
             "corruptionCount": 0,
         })
         .into())

@@ -20,14 +20,16 @@ pub enum Takes {
     Get,
     /// GET or a posted form, as in Prometheus's API.
     GetOrForm,
+    /// Only POST: the request changes something.
+    Post,
 }
 
 impl Takes {
     pub(super) fn allows(self, method: &Method) -> bool {
         match *method {
-            Method::GET => true,
+            Method::GET => self != Self::Post,
             Method::HEAD => matches!(self, Self::Paths | Self::Forms),
-            Method::POST => matches!(self, Self::Forms | Self::GetOrForm),
+            Method::POST => matches!(self, Self::Forms | Self::GetOrForm | Self::Post),
             _ => false,
         }
     }
@@ -38,6 +40,7 @@ impl Takes {
             Self::Forms => "GET, HEAD, OPTIONS, POST",
             Self::Get => "GET, OPTIONS",
             Self::GetOrForm => "GET, OPTIONS, POST",
+            Self::Post => "OPTIONS, POST",
         }
     }
 }

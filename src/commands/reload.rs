@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//! Reloads of the configuration while the gateway runs: on SIGHUP, `POST /-/reload`, and with `--watch-config`.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use super::load::{self, ConfigArgs, Loaded};
+use crate::component::Shared;
+use crate::component::reloads::ReloadResult;
+use crate::service::reload::{Changes, ReloadError};
+use crate::service::{Plan, Running};
+use crate::telemetry::Telemetry;
+
+/// The interval at which `--watch-config` reads the files.
+const LOOK: Duration = Duration::from_secs(1);
+
+/// What a reload needs: the source of the configuration, and what runs.
+pub(super) struct Reloader {
+    /// `None`: the configuration has no source that can be read again.
+    pub(super) args: Option<ConfigArgs>,
+    pub(super) plan: Plan,
+    pub(super) shared: Arc<Shared>,
+}
+
+impl Reloader {
+    /// The time limit of a stop, by the configuration that runs.
+    pub(super) fn drain(&self) -> Duration {
+        self.plan.drain_timeout
+    }
+
+    /// Accepts requests, if the configuration can be read again.
+    pub(super) fn begin(&self) {
+        if self.args.is_some() {
+            self.shared.reloads.support();
+        }
+        record(true, SystemTime::now());
+    }
+
+    /// Reads the configuration again and applies the difference. Answers all that asked for it.
+    pub(super) async fn reload(&mut self, cause: &'static str, running: &mut Running, telemetry: &Telemetry) {
+        let mut answers = self.shared.reloads.take();
+        let Some(args) = self.args.clone() else { return };
+        tracing::info!(cause, "reading the configuration again");
+        let checked = tokio::task::spawn_blocking(move || load::check(&args).into_loaded()).await;
+        let loaded = checked.unwrap_or_else(|error| Err(format!("reading the configuration: {error}")));
+        let applied = match loaded {
+            Ok(loaded) => self.apply(loaded, running).await,
+            Err(problems) => Err(problems),
+        };
+        telemetry.set_graph(running.metrics().clone());
+        let at = SystemTime::now();
+        record(applied.is_ok(), at);
+        let result = match applied {
+            Ok(changes) => {
+                let (added, rebuilt, removed) =
+                    (changes.added.len(), changes.rebuilt.len(), changes.removed.len());
+                tracing::info!(cause, added, rebuilt, removed, "the new configuration runs");
+                ReloadResult {
+                    at,
+                    cause,
+                    changed: lines(&changes),
+                    error: None,
+                }
+            }
+            Err(error) => {
+                tracing::error!(cause, "the new configuration does not run, the old one runs on:\n{error}");
+                ReloadResult {
+                    at,
+                    cause,
+                    changed: Vec::new(),
+                    error: Some(error),
+                }
+            }
+        };
+        self.shared.reloads.note(result.clone());
+        answers.give(&result);
+        running.finish(self.drain()).await;
+    }
+
+    async fn apply(&mut self, mut loaded: Loaded, running: &mut Running) -> Result<Changes, String> {
+        let applied = running.reload(&self.plan, &loaded.plan).await;
+        let mut changes = applied.map_err(|error| match error {
+            ReloadError::Build(errors) => loaded.build_failed_text(errors),
+            error => error.to_string(),
+        })?;
+        loaded.build_warned(std::mem::take(&mut changes.warnings));
+        loaded.log_warnings();
+        let config = std::mem::take(&mut loaded.shown);
+        let overview = loaded.plan.overview(config, running.metrics().clone());
+        self.shared.overview.set(overview);
+        self.plan = loaded.plan;
+        Ok(changes)
+    }
+}
+
+/// One line for each change.
+fn lines(changes: &Changes) -> Vec<String> {
+    let named = [
+        ("added", &changes.added),
+        ("rebuilt", &changes.rebuilt),
+        ("removed", &changes.removed),
+    ];
+    let lines = named.into_iter().flat_map(|(what, paths)| {
+        let line = move |path: &Arc<str>| format!("{what} {path}");
+        paths.iter().map(line)
+    });
+    lines.collect()
+}
+
+/// Records the result of the last reload in the gateway's own metrics.
+fn record(succeeded: bool, at: SystemTime) {
+    metrics::gauge!("tidegate_config_reload_success").set(if succeeded { 1.0 } else { 0.0 });
+    if succeeded {
+        let since = at.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        metrics::gauge!("tidegate_config_reload_timestamp_seconds").set(since.as_secs_f64());
+    }
+}
+
+/// Asks for a reload whenever the contents of a file change. It compares contents: a mounted ConfigMap changes by links.
+pub(super) async fn watch(files: Vec<PathBuf>, shared: Arc<Shared>) {
+    let mut known = read(&files).await;
+    let mut ticks = tokio::time::interval(LOOK);
+    loop {
+        ticks.tick().await;
+        let now = read(&files).await;
+        if now == known {
+            continue;
+        }
+        // Half-written files: the next look must find the same contents.
+        tokio::time::sleep(LOOK / 4).await;
+        let again = read(&files).await;
+        if again != now {
+            continue;
+        }
+        known = now;
+        if let Err(why) = shared.reloads.ask("--watch-config").await {
+            tracing::error!(%why, "a change of the configuration was not applied");
+        }
+    }
+}
+
+/// The contents of the files; `None` for one that can't be read.
+async fn read(files: &[PathBuf]) -> Vec<Option<Vec<u8>>> {
+    let mut contents = Vec::new();
+    for file in files {
+        contents.push(tokio::fs::read(file).await.ok());
+    }
+    contents
+}

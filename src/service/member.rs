@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//! The instances of a graph, and what each of them is built from.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use crate::component::{
+    Connector, Exporter, Extension, Lifecycle, Outlet, OutletState, Processor, Receiver, Shared, TableHandle,
+};
+use crate::config::{Class, Node, NodeValue};
+
+/// What an instance is built from. A reload keeps an instance whose parts stay equal.
+#[derive(Clone, PartialEq)]
+pub(super) struct Parts {
+    /// The type, by its main name.
+    pub(super) kind: &'static str,
+    /// The options as written.
+    pub(super) options: Node,
+    /// The signals that come in, by `Signal as usize`.
+    pub(super) takes: [bool; 3],
+    /// The signals that go out.
+    pub(super) gives: [bool; 3],
+}
+
+impl Parts {
+    /// Whether the options name one of these extensions. A text that only happens to be equal counts too: then the
+    /// instance is built anew without need.
+    pub(super) fn name_any(&self, extensions: &BTreeSet<String>) -> bool {
+        !extensions.is_empty() && names_any(&self.options, extensions)
+    }
+}
+
+fn names_any(node: &Node, extensions: &BTreeSet<String>) -> bool {
+    match node.value() {
+        NodeValue::Scalar(scalar) => extensions.contains(&scalar.text),
+        NodeValue::List(items) => items.iter().any(|item| names_any(item, extensions)),
+        NodeValue::Map(entries) => entries.iter().any(|entry| names_any(&entry.value, extensions)),
+    }
+}
+
+/// An instance of a component, by its class.
+#[derive(Clone)]
+pub(super) enum Instance {
+    Extension(Arc<dyn Extension>),
+    Exporter(Arc<dyn Exporter>),
+    Connector(Arc<dyn Connector>),
+    Processor(Arc<dyn Processor>),
+    Receiver(Arc<dyn Receiver>),
+}
+
+impl Instance {
+    fn life(&self) -> Arc<dyn Lifecycle> {
+        match self {
+            Self::Extension(one) => one.clone(),
+            Self::Exporter(one) => one.clone(),
+            Self::Connector(one) => one.clone(),
+            Self::Processor(one) => one.clone(),
+            Self::Receiver(one) => one.clone(),
+        }
+    }
+}
+
+/// A component instance in the graph. Clones share the instance.
+#[derive(Clone)]
+pub struct GraphMember {
+    /// `receivers::nixl`, or `processors::batch@metrics` for an instance of a pipeline.
+    pub path: Arc<str>,
+    pub(super) class: Class,
+    pub(super) parts: Parts,
+    pub(super) instance: Instance,
+    /// Its table, if it has one.
+    pub(super) table: Option<TableHandle>,
+    /// Where it pushes, by `Signal as usize`.
+    pub(super) outlets: [Option<Arc<Outlet>>; 3],
+}
+
+impl GraphMember {
+    /// Starts and stops it.
+    pub fn life(&self) -> Arc<dyn Lifecycle> {
+        self.instance.life()
+    }
+
+    /// Whether both are the same instance.
+    pub(super) fn is(&self, other: &Self) -> bool {
+        std::ptr::addr_eq(Arc::as_ptr(&self.life()), Arc::as_ptr(&other.life()))
+    }
+
+    /// Whether it may run while another instance with its name ends.
+    pub(super) fn may_overlap(&self) -> bool {
+        match &self.instance {
+            Instance::Exporter(one) => one.may_overlap(),
+            Instance::Processor(one) => one.may_overlap(),
+            Instance::Connector(_) => true,
+            // They listen, or read what only one reader may read.
+            Instance::Extension(_) | Instance::Receiver(_) => false,
+        }
+    }
+
+    /// Sets whether pushes may begin at its outlets.
+    pub(super) fn set_outlets(&self, state: OutletState) {
+        self.outlets.iter().flatten().for_each(|outlet| outlet.set(state));
+    }
+
+    /// Lists the table of the member, which has started, and lets its readers see it.
+    pub fn publish_table(&self, shared: &Shared) {
+        if let Some(handle) = &self.table {
+            handle.open();
+            if let Some(table) = handle.table() {
+                shared.tables.add(table);
+            }
+        }
+    }
+
+    /// Takes the table of the member, which has stopped, off the list. Exporters that are still running show it.
+    pub fn withdraw_table(&self, shared: &Shared) {
+        if let Some(table) = self.table.as_ref().and_then(TableHandle::table) {
+            shared.tables.remove(&table);
+        }
+    }
+}

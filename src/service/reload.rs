@@ -1,0 +1,378 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//! A reload by difference: from a running graph to the graph of another plan.
+//!
+//! Members whose options and place are equal run on. The steps, each of which leaves all as it was if it fails:
+//!
+//! 1. Build the new members, around those that are kept.
+//! 2. Start those that may run beside the old ones. New receivers start with closed outlets.
+//! 3. Hold pushes for a moment; stop the members that must end before their successors begin (a queue on disk, a listener);
+//!    start the successors.
+//! 4. Lead all outlets to the new graph at one moment, and show the tables of the new members.
+//! 5. Stop the receivers that are replaced or removed, and start their successors.
+//! 6. When the last push into the old graph has ended, stop its members. They hand on what they hold.
+//!
+//! A failure from step 3 on is followed by the same steps back to the old plan: stopped members are built again.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use super::graph::{BuildError, Graph, GraphMember};
+use super::member::Instance;
+use super::plan::Plan;
+use super::running::{Running, start, stop_all};
+use crate::component::graph_metrics::GraphMetrics;
+use crate::component::{ComponentError, Consumer, OutletState, Wiring};
+use crate::config::Class;
+use crate::extensions;
+
+/// The longest wait for pushes under way, before members stop that pushes must not meet.
+const PUSHES_END: Duration = Duration::from_secs(5);
+
+/// The time for a member that must end before its successor begins. Pushes wait meanwhile.
+const HANDOVER: Duration = Duration::from_secs(1);
+
+/// Extensions that can't change while components use them.
+const NEED_RESTART: [&str; 3] = [
+    extensions::admin::FACTORY.kind,
+    extensions::cluster::FACTORY.kind,
+    extensions::file_storage::FACTORY.kind,
+];
+
+/// A configuration that does not run.
+#[derive(Debug, thiserror::Error)]
+pub enum ReloadError {
+    /// A part of it can't change while the gateway runs.
+    #[error("{0} can't change while the gateway runs: restart it to apply this configuration")]
+    NeedsRestart(String),
+    /// Components can't be built.
+    #[error("components can't be built")]
+    Build(Vec<BuildError>),
+    /// A component can't be started.
+    #[error(transparent)]
+    Start(#[from] ComponentError),
+    /// Pushes did not end in time.
+    #[error("pushes under way did not end within 5 s: try again")]
+    Busy,
+}
+
+/// The difference that a reload has made.
+#[derive(Debug, Default)]
+pub struct Changes {
+    /// The paths of members that were added.
+    pub added: Vec<Arc<str>>,
+    /// The paths of members that were built anew.
+    pub rebuilt: Vec<Arc<str>>,
+    /// The paths of members that were removed.
+    pub removed: Vec<Arc<str>>,
+    /// Warnings about components that could be built.
+    pub warnings: Vec<BuildError>,
+}
+
+impl Changes {
+    fn between(old: &[&GraphMember], graph: &Graph) -> Self {
+        let mut changes = Self::default();
+        let is_new = |member: &&GraphMember| old.iter().all(|other| !other.is(member));
+        for member in graph.members.iter().filter(is_new) {
+            let was = old.iter().any(|other| other.path == member.path);
+            let list = if was { &mut changes.rebuilt } else { &mut changes.added };
+            list.push(member.path.clone());
+        }
+        let is_gone = |member: &&GraphMember| graph.members.iter().all(|other| other.path != member.path);
+        let old = old.iter().copied();
+        changes.removed = old.filter(is_gone).map(|member| member.path.clone()).collect();
+        changes
+    }
+}
+
+/// A step that failed, and whether members have stopped before.
+struct Failed {
+    error: ReloadError,
+    has_stopped: bool,
+}
+
+impl Failed {
+    fn early(error: ReloadError) -> Self {
+        Self {
+            error,
+            has_stopped: false,
+        }
+    }
+
+    fn late(error: ComponentError) -> Self {
+        Self {
+            error: error.into(),
+            has_stopped: true,
+        }
+    }
+}
+
+/// The members of a change, in starting order.
+struct Change {
+    graph: Graph,
+    /// New members that start beside the old ones.
+    early: Vec<GraphMember>,
+    /// New members other than receivers that start after their predecessors have stopped.
+    late: Vec<GraphMember>,
+    /// The same, receivers.
+    late_receivers: Vec<GraphMember>,
+    /// Old members that stop in the pause.
+    first: Vec<GraphMember>,
+    /// Old receivers.
+    receivers: Vec<GraphMember>,
+    /// All other old members.
+    rest: Vec<GraphMember>,
+    /// Members of an earlier graph that still run, and are part of this one again.
+    revived: Vec<GraphMember>,
+}
+
+impl Change {
+    fn of(graph: Graph, running: &[GraphMember], leaving: &[GraphMember]) -> Self {
+        let members = graph.members.iter().filter(|member| !has(running, member));
+        let (revived, fresh): (Vec<_>, Vec<_>) = members.cloned().partition(|member| has(leaving, member));
+        let old = running.iter().filter(|member| !has(&graph.members, member));
+        let (receivers, old): (Vec<_>, Vec<_>) =
+            old.cloned().partition(|member| member.class == Class::Receiver);
+        let (first, rest): (Vec<_>, Vec<_>) = old
+            .into_iter()
+            .partition(|member| !member.may_overlap() && fresh.iter().any(|new| follows(new, member)));
+        let mut change = Self {
+            graph,
+            early: Vec::new(),
+            late: Vec::new(),
+            late_receivers: Vec::new(),
+            first,
+            receivers,
+            rest,
+            revived,
+        };
+        for member in fresh {
+            let list = if member.class == Class::Receiver {
+                let waits = change.receivers.iter().any(|old| follows(&member, old));
+                if waits { &mut change.late_receivers } else { &mut change.early }
+            } else {
+                let waits = change.first.iter().any(|old| follows(&member, old));
+                if waits { &mut change.late } else { &mut change.early }
+            };
+            list.push(member);
+        }
+        change
+    }
+}
+
+/// Whether `new` may want what `old` has: the name, or as another one of its kind an address or a file.
+fn follows(new: &GraphMember, old: &GraphMember) -> bool {
+    new.path == old.path || new.class == old.class && new.parts.kind == old.parts.kind
+}
+
+fn has(members: &[GraphMember], one: &GraphMember) -> bool {
+    members.iter().any(|member| member.is(one))
+}
+
+/// Looks for changes that components can't follow while they run.
+///
+/// # Errors
+/// The name of the first such part.
+fn check(from: &Plan, to: &Plan) -> Result<(), ReloadError> {
+    if from.telemetry_options != to.telemetry_options {
+        return Err(ReloadError::NeedsRestart("service::telemetry".to_owned()));
+    }
+    for id in &from.extension_order {
+        let Some(old) = from.extensions.get(id) else { continue };
+        let runs = to.extension_order.contains(id);
+        let is_same = runs
+            && to
+                .extensions
+                .get(id)
+                .is_some_and(|new| new.options == old.options);
+        if !is_same && NEED_RESTART.contains(&old.factory.kind) {
+            return Err(ReloadError::NeedsRestart(format!("extensions::{id}")));
+        }
+    }
+    Ok(())
+}
+
+impl Running {
+    /// Runs the plan `to` instead of `from`. Call [`Self::finish`] after it, in any case.
+    ///
+    /// # Errors
+    /// The new plan can't run. The old one runs on; a component that could not be started again is named in the health.
+    pub async fn reload(&mut self, from: &Plan, to: &Plan) -> Result<Changes, ReloadError> {
+        check(from, to)?;
+        let services = self.shared.services.all();
+        let failed = match self.change(to).await {
+            Ok(changes) => return Ok(changes),
+            Err(failed) => failed,
+        };
+        self.shared.services.set_all(services);
+        if failed.has_stopped
+            && let Err(again) = self.change(from).await
+        {
+            let error = &again.error;
+            tracing::error!(%error, "the old configuration could not be restored: restart the gateway");
+            let trouble = format!("a reload failed, and the old configuration could not be restored: {error}");
+            self.shared.health.trouble("service", Some(trouble));
+        }
+        Err(failed.error)
+    }
+
+    /// The counters of all components.
+    pub fn metrics(&self) -> &GraphMetrics {
+        &self.metrics
+    }
+
+    async fn change(&mut self, plan: &Plan) -> Result<Changes, Failed> {
+        let running: Vec<_> = self.members.iter().chain(&self.leaving).collect();
+        let graph = Graph::rebuild(plan, &self.shared, &running, &self.metrics);
+        let mut graph = graph.map_err(|errors| Failed::early(ReloadError::Build(errors)))?;
+        let warnings = std::mem::take(&mut graph.warnings);
+        let changes = Changes {
+            warnings,
+            ..Changes::between(&running, &graph)
+        };
+        let change = Change::of(graph, &self.members, &self.leaving);
+        change.graph.show_tables(|member| running.iter().all(|other| !other.is(member)));
+        self.start_early(&change).await?;
+        self.hand_over(&change).await?;
+        self.commit(&change);
+        self.change_receivers(change).await?;
+        Ok(changes)
+    }
+
+    /// Step 2.
+    async fn start_early(&self, change: &Change) -> Result<(), Failed> {
+        for (at, member) in change.early.iter().enumerate() {
+            if member.class == Class::Receiver {
+                member.set_outlets(OutletState::Closed);
+            }
+            if let Err(error) = start(member).await {
+                self.stop_new(&change.early[..=at]).await;
+                return Err(Failed::early(error.into()));
+            }
+        }
+        Ok(())
+    }
+
+    /// Stops new members that no push has reached.
+    async fn stop_new(&self, members: &[GraphMember]) {
+        stop_all(members, &self.shared, Instant::now() + HANDOVER).await;
+    }
+
+    /// Step 3. Pushes are held after it, until the commit.
+    async fn hand_over(&mut self, change: &Change) -> Result<(), Failed> {
+        if change.first.is_empty() && change.late.is_empty() {
+            return Ok(());
+        }
+        // No push meets an extension.
+        let meets_pushes = |member: &GraphMember| member.class != Class::Extension;
+        let mut pausing = change.first.iter().chain(&change.late);
+        let begun = pausing.any(meets_pushes).then(|| self.shared.wiring.pause());
+        if let Some(begun) = begun
+            && !Wiring::ended(&begun, Instant::now() + PUSHES_END).await
+        {
+            self.shared.wiring.resume();
+            self.stop_new(&change.early).await;
+            return Err(Failed::early(ReloadError::Busy));
+        }
+        self.name_heirs(&change.first, &change.graph.members);
+        stop_all(&change.first, &self.shared, Instant::now() + HANDOVER).await;
+        self.members.retain(|member| !has(&change.first, member));
+        for (at, member) in change.late.iter().enumerate() {
+            if let Err(error) = start(member).await {
+                self.shared.wiring.resume();
+                self.stop_new(&change.late[..=at]).await;
+                self.stop_new(&change.early).await;
+                return Err(Failed::late(error));
+            }
+        }
+        Ok(())
+    }
+
+    /// Step 4.
+    fn commit(&mut self, change: &Change) {
+        let shared = self.shared.clone();
+        for member in change.rest.iter().chain(&change.receivers) {
+            member.withdraw_table(&shared);
+        }
+        let started = [&change.early, &change.late, &change.revived];
+        for member in started.into_iter().flatten() {
+            member.publish_table(&shared);
+        }
+        change.graph.show_tables(|_| true);
+        change.graph.connect(shared.wiring.next_number());
+        self.past.push(shared.wiring.advance());
+        shared.wiring.resume();
+        for member in &change.early {
+            member.set_outlets(OutletState::Open);
+        }
+        self.leaving.retain(|member| !has(&change.revived, member));
+        self.leaving.extend(change.rest.iter().cloned());
+        let waits = |member: &&GraphMember| !has(&change.late_receivers, member);
+        let runs = change.graph.members.iter().filter(waits).cloned();
+        // Old receivers run until step 5.
+        self.members = runs.chain(change.receivers.iter().cloned()).collect();
+        self.metrics = change.graph.metrics.clone();
+    }
+
+    /// Step 5.
+    async fn change_receivers(&mut self, change: Change) -> Result<(), Failed> {
+        stop_all(&change.receivers, &self.shared, Instant::now() + HANDOVER).await;
+        self.members.retain(|member| !has(&change.receivers, member));
+        for member in change.late_receivers {
+            let started = start(&member).await;
+            if let Err(error) = started {
+                self.stop_new(std::slice::from_ref(&member)).await;
+                return Err(Failed::late(error));
+            }
+            member.publish_table(&self.shared);
+            self.members.push(member);
+        }
+        Ok(())
+    }
+
+    /// Step 6. `drain` limits it.
+    pub async fn finish(&mut self, drain: Duration) {
+        let deadline = Instant::now() + drain;
+        for generation in self.past.drain(..) {
+            if !Wiring::ended(&generation, deadline).await {
+                tracing::warn!("pushes into replaced components did not end in time");
+            }
+        }
+        for outlet in self.members.iter().flat_map(|member| member.outlets.iter().flatten()) {
+            outlet.forget_before();
+        }
+        let mut leaving = std::mem::take(&mut self.leaving);
+        // A second change may have appended its exporters to the receivers of the first.
+        leaving.sort_by_key(|member| rank(member.class));
+        self.name_heirs(&leaving, &self.members);
+        stop_all(&leaving, &self.shared, deadline).await;
+        let is_gone = |path: &str| self.members.iter().all(|member| *member.path != *path);
+        for path in leaving.iter().map(|member| &*member.path).filter(|path| is_gone(path)) {
+            self.shared.notices.set(path, Vec::new());
+            self.shared.health.trouble(path, None);
+            self.shared.health.hold(path, None);
+        }
+    }
+
+    /// Lets exporters that stop give their successors what they could not deliver.
+    fn name_heirs(&self, old: &[GraphMember], new: &[GraphMember]) {
+        for member in old {
+            let mut successors = new.iter().filter(|other| other.path == member.path);
+            if let (Instance::Exporter(exporter), Some(Instance::Exporter(heir))) =
+                (&member.instance, successors.next().map(|other| &other.instance))
+            {
+                exporter.retire(heir.clone() as Arc<dyn Consumer>);
+            }
+        }
+    }
+}
+
+/// The place of a class in the starting order.
+fn rank(class: Class) -> u8 {
+    match class {
+        Class::Extension => 0,
+        Class::Exporter => 1,
+        Class::Connector | Class::Processor => 2,
+        Class::Receiver => 3,
+    }
+}
