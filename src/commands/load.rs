@@ -42,9 +42,8 @@ impl ConfigArgs {
 impl ConfigArgs {
     /// The files that the configuration is read from.
     pub fn files(&self) -> Vec<std::path::PathBuf> {
-        let is_file = |config: &&String| {
-            !is_url(config) && !config.starts_with("env:") && !config.starts_with("yaml:")
-        };
+        let is_file =
+            |config: &&String| !is_url(config) && !config.starts_with("env:") && !config.starts_with("yaml:");
         let path = |config: &String| config.strip_prefix("file:").unwrap_or(config).into();
         self.configs.iter().filter(is_file).map(path).collect()
     }

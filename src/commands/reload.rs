@@ -65,7 +65,10 @@ impl Reloader {
                 }
             }
             Err(error) => {
-                tracing::error!(cause, "the new configuration does not run, the old one runs on:\n{error}");
+                tracing::error!(
+                    cause,
+                    "the new configuration does not run, the old one runs on:\n{error}"
+                );
                 ReloadResult {
                     at,
                     cause,

@@ -20,9 +20,9 @@ use super::writers::{self, SeriesWriter};
 use crate::batch::Signal;
 use crate::component::graph_metrics::{GraphMetrics, NodeMetrics, ReceiverMetrics};
 use crate::component::{
-    ComponentError, ConnectorContext, Consumer, Context, Edge, Entry, EntryCounts, Exporter,
-    ExporterContext, Factory, FanOut, Ledger, Outlet, OutletState, Processor, ProcessorContext,
-    ReceiverContext, Shared, TableHandle,
+    ComponentError, ConnectorContext, Consumer, Context, Edge, Entry, EntryCounts, Exporter, ExporterContext,
+    Factory, FanOut, Ledger, Outlet, OutletState, Processor, ProcessorContext, ReceiverContext, Shared,
+    TableHandle,
 };
 use crate::config::{Class, ComponentId, PipelineId};
 
@@ -282,14 +282,23 @@ impl<'a> Builder<'a> {
         let gone = running.filter(|member| member.class == Class::Extension && !is_kept(member));
         let prefix = Class::Extension.section().len() + 2;
         self.changed_extensions = gone.map(|member| member.path[prefix..].to_owned()).collect();
-        for (place, Planned { factory, settings, .. }, parts) in all {
+        for (
+            place,
+            Planned {
+                factory, settings, ..
+            },
+            parts,
+        ) in all
+        {
             if let Some(member) = self.kept(&place.path(), &parts) {
                 self.graph.members.push(member);
                 continue;
             }
             let built = (factory.build)(settings, self.context(place));
             if let Ok(extension) = &built {
-                self.shared.services.add(place.id.to_string(), extension.services());
+                self.shared
+                    .services
+                    .add(place.id.to_string(), extension.services());
             }
             self.add(place, parts, [const { None }; 3], built, Instance::Extension);
         }
@@ -324,7 +333,8 @@ impl<'a> Builder<'a> {
             {
                 self.table_readers.add(id.clone(), exporter.clone());
                 let consumer = exporter;
-                self.sinks.insert(id.clone(), PipelineTarget { consumer, ledgers });
+                self.sinks
+                    .insert(id.clone(), PipelineTarget { consumer, ledgers });
             }
         }
     }
@@ -430,7 +440,10 @@ impl<'a> Builder<'a> {
         let (Some(table), Some(member)) = (table, self.graph.members.last_mut()) else {
             return;
         };
-        let handle = member.table.get_or_insert_with(|| TableHandle::new(table)).clone();
+        let handle = member
+            .table
+            .get_or_insert_with(|| TableHandle::new(table))
+            .clone();
         self.table_readers.attach(&handle, readers);
     }
 
@@ -520,7 +533,9 @@ impl<'a> Builder<'a> {
         let kept = self.kept(&base.path, &parts);
         let mut outlets = [const { None }; 3];
         for ((outlet, next), at) in outlets.iter_mut().zip(nexts).zip(0..) {
-            let kept = kept.as_ref().and_then(|member: &GraphMember| member.outlets.get(at)?.as_ref());
+            let kept = kept
+                .as_ref()
+                .and_then(|member: &GraphMember| member.outlets.get(at)?.as_ref());
             *outlet = next.map(|next| self.outlet(kept, next));
         }
         if let Some(member) = kept {
@@ -528,7 +543,9 @@ impl<'a> Builder<'a> {
         } else {
             let context = ConnectorContext {
                 base,
-                outputs: outlets.clone().map(|outlet| outlet.map(|outlet| outlet as Arc<dyn Consumer>)),
+                outputs: outlets
+                    .clone()
+                    .map(|outlet| outlet.map(|outlet| outlet as Arc<dyn Consumer>)),
                 ledgers: ledgers.clone(),
             };
             let built = (planned.factory.build)(&planned.settings, context);
@@ -561,7 +578,9 @@ impl<'a> Builder<'a> {
             let kept = self.kept(&base.path, &parts);
             let mut outlets = [const { None }; 3];
             for ((outlet, next), at) in outlets.iter_mut().zip(nexts).zip(0..) {
-                let kept = kept.as_ref().and_then(|member: &GraphMember| member.outlets.get(at)?.as_ref());
+                let kept = kept
+                    .as_ref()
+                    .and_then(|member: &GraphMember| member.outlets.get(at)?.as_ref());
                 *outlet = next.map(|next| self.outlet(kept, next));
             }
             let entries = Signal::ALL.map(|signal| {

@@ -23,7 +23,7 @@ use super::plan::Plan;
 use super::running::{Running, start, stop_all};
 use crate::component::graph_metrics::GraphMetrics;
 use crate::component::{ComponentError, Consumer, OutletState, Wiring};
-use crate::config::Class;
+use crate::config::{Class, ComponentId};
 use crate::extensions;
 
 /// The longest wait for pushes under way, before members stop that pushes must not meet.
@@ -38,6 +38,21 @@ const NEED_RESTART: [&str; 3] = [
     extensions::cluster::FACTORY.kind,
     extensions::file_storage::FACTORY.kind,
 ];
+
+/// The parts of a plan that a reload can't change.
+pub fn parts_that_need_a_restart(plan: &Plan) -> Vec<String> {
+    let needs = |id: &&ComponentId| {
+        let planned = plan.extensions.get(id);
+        planned.is_some_and(|planned| NEED_RESTART.contains(&planned.factory.kind))
+    };
+    let extensions = plan.extension_order.iter().filter(needs);
+    let extensions = extensions.map(|id| format!("extensions::{id}"));
+    let telemetry = plan
+        .telemetry_options
+        .as_ref()
+        .map(|_| "service::telemetry".to_owned());
+    extensions.chain(telemetry).collect()
+}
 
 /// A configuration that does not run.
 #[derive(Debug, thiserror::Error)]
@@ -75,7 +90,11 @@ impl Changes {
         let is_new = |member: &&GraphMember| old.iter().all(|other| !other.is(member));
         for member in graph.members.iter().filter(is_new) {
             let was = old.iter().any(|other| other.path == member.path);
-            let list = if was { &mut changes.rebuilt } else { &mut changes.added };
+            let list = if was {
+                &mut changes.rebuilt
+            } else {
+                &mut changes.added
+            };
             list.push(member.path.clone());
         }
         let is_gone = |member: &&GraphMember| graph.members.iter().all(|other| other.path != member.path);
@@ -149,10 +168,18 @@ impl Change {
         for member in fresh {
             let list = if member.class == Class::Receiver {
                 let waits = change.receivers.iter().any(|old| follows(&member, old));
-                if waits { &mut change.late_receivers } else { &mut change.early }
+                if waits {
+                    &mut change.late_receivers
+                } else {
+                    &mut change.early
+                }
             } else {
                 let waits = change.first.iter().any(|old| follows(&member, old));
-                if waits { &mut change.late } else { &mut change.early }
+                if waits {
+                    &mut change.late
+                } else {
+                    &mut change.early
+                }
             };
             list.push(member);
         }
@@ -178,7 +205,9 @@ fn check(from: &Plan, to: &Plan) -> Result<(), ReloadError> {
         return Err(ReloadError::NeedsRestart("service::telemetry".to_owned()));
     }
     for id in &from.extension_order {
-        let Some(old) = from.extensions.get(id) else { continue };
+        let Some(old) = from.extensions.get(id) else {
+            continue;
+        };
         let runs = to.extension_order.contains(id);
         let is_same = runs
             && to
@@ -210,7 +239,8 @@ impl Running {
         {
             let error = &again.error;
             tracing::error!(%error, "the old configuration could not be restored: restart the gateway");
-            let trouble = format!("a reload failed, and the old configuration could not be restored: {error}");
+            let trouble =
+                format!("a reload failed, and the old configuration could not be restored: {error}");
             self.shared.health.trouble("service", Some(trouble));
         }
         Err(failed.error)
@@ -231,7 +261,9 @@ impl Running {
             ..Changes::between(&running, &graph)
         };
         let change = Change::of(graph, &self.members, &self.leaving);
-        change.graph.show_tables(|member| running.iter().all(|other| !other.is(member)));
+        change
+            .graph
+            .show_tables(|member| running.iter().all(|other| !other.is(member)));
         self.start_early(&change).await?;
         self.hand_over(&change).await?;
         self.commit(&change);
@@ -338,7 +370,11 @@ impl Running {
                 tracing::warn!("pushes into replaced components did not end in time");
             }
         }
-        for outlet in self.members.iter().flat_map(|member| member.outlets.iter().flatten()) {
+        for outlet in self
+            .members
+            .iter()
+            .flat_map(|member| member.outlets.iter().flatten())
+        {
             outlet.forget_before();
         }
         let mut leaving = std::mem::take(&mut self.leaving);
@@ -347,7 +383,11 @@ impl Running {
         self.name_heirs(&leaving, &self.members);
         stop_all(&leaving, &self.shared, deadline).await;
         let is_gone = |path: &str| self.members.iter().all(|member| *member.path != *path);
-        for path in leaving.iter().map(|member| &*member.path).filter(|path| is_gone(path)) {
+        for path in leaving
+            .iter()
+            .map(|member| &*member.path)
+            .filter(|path| is_gone(path))
+        {
             self.shared.notices.set(path, Vec::new());
             self.shared.health.trouble(path, None);
             self.shared.health.hold(path, None);

@@ -49,6 +49,7 @@ mod query;
 mod readers;
 mod real_exporters;
 mod refused;
+mod reload;
 mod remote_write;
 mod round_trip;
 mod scrape;

@@ -13,6 +13,7 @@ use super::run::runtime;
 use crate::component::Shared;
 use crate::config::{Class, Problems};
 use crate::print_line;
+use crate::service::reload::parts_that_need_a_restart;
 use crate::service::{Graph, Plan};
 
 /// Arguments of `validate`.
@@ -52,7 +53,7 @@ pub fn run(args: &ValidateArgs) -> Result<(), Failure> {
         ValidateOutput::Text => {
             eprint!("{problems}");
             if let Some(plan) = &valid {
-                print_line!("{}: valid: {}", names(&problems), counts(plan));
+                print_line!("{}: valid: {}{}", names(&problems), counts(plan), restarts(plan));
             }
         }
         ValidateOutput::Json => print_line!("{:#}", Findings::of(&problems).json()),
@@ -96,6 +97,14 @@ fn names(problems: &Problems) -> String {
     let mut files: Vec<_> = names.filter(|name| *name != "--set").collect();
     files.dedup();
     files.join(", ")
+}
+
+/// `; changes of extensions::admin need a restart`.
+fn restarts(plan: &Plan) -> String {
+    match parts_that_need_a_restart(plan).as_slice() {
+        [] => String::new(),
+        parts => format!("; changes of {} need a restart", parts.join(", ")),
+    }
 }
 
 /// `2 pipelines, 3 receivers, 1 exporter`.

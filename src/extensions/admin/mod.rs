@@ -283,9 +283,7 @@ impl Lifecycle for Admin {
             cors: self.config.cors.clone(),
             authenticates: self.config.auth.is_some(),
         };
-        self.server
-            .start(&self.base, server, Arc::new(faces))
-            .await?;
+        self.server.start(&self.base, server, Arc::new(faces)).await?;
         self.base.shared.evaluators.add(self.evaluator.clone());
         let view = self.view.clone();
         let interval = self.samples.then_some(self.config.history.interval);

@@ -15,11 +15,14 @@ pub(super) const PATH: &str = "/-/reload";
 /// Reloads, and answers with the result. Only clients that have authenticated may do so.
 pub(super) async fn page(shared: &Shared, is_authenticated: bool) -> Answer {
     if !is_authenticated {
-        let why = "a reload needs a client that authenticates: set `auth` of the `admin` extension, or send SIGHUP";
+        let why =
+            "a reload needs a client that authenticates: set `auth` of the `admin` extension, or send SIGHUP";
         return pages::error(StatusCode::FORBIDDEN, "forbidden", why);
     }
     match shared.reloads.ask("POST /-/reload").await {
-        Ok(ReloadResult { error: None, changed, .. }) => {
+        Ok(ReloadResult {
+            error: None, changed, ..
+        }) => {
             let mut text = "the new configuration runs\n".to_owned();
             changed.iter().for_each(|line| text.extend([line, "\n"]));
             pages::text(StatusCode::OK, "text/plain; charset=utf-8", text)
