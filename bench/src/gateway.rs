@@ -4,7 +4,7 @@
 
 use std::collections::HashSet;
 use std::net::TcpListener;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::LazyLock;
 use std::time::{Duration, Instant};
@@ -16,6 +16,9 @@ use crate::BenchError;
 use crate::http::Scraper;
 use crate::process::Process;
 
+/// The name of the file of the configuration.
+const CONFIG: &str = "config.yaml";
+
 /// The longest time of a start before we give up.
 const START_DEADLINE: Duration = Duration::from_secs(10);
 
@@ -24,6 +27,8 @@ pub(crate) struct Gateway {
     process: Process,
     started: Instant,
     port: u16,
+    /// The file of its configuration.
+    config: PathBuf,
 }
 
 impl Gateway {
@@ -44,7 +49,7 @@ impl Gateway {
         start: fn(Command, TempDir) -> Result<Process, BenchError>,
     ) -> Result<Self, BenchError> {
         let directory = TempDir::new()?;
-        let port = free_port()?;
+        let (port, path) = (free_port()?, directory.path().join(CONFIG));
         let command = command(
             binary,
             directory.path(),
@@ -55,6 +60,7 @@ impl Gateway {
             process: start(command, directory)?,
             started,
             port,
+            config: path,
         })
     }
 
@@ -81,6 +87,12 @@ impl Gateway {
         self.process.wait_for(|| Scraper::connect(port, "/"))
     }
 
+    /// Writes another configuration for its next reload.
+    pub(crate) fn rewrite(&self, config: &str) -> Result<(), BenchError> {
+        let config = config.replace("PORT", &self.port.to_string());
+        Ok(std::fs::write(&self.config, config)?)
+    }
+
     /// The process of the gateway.
     pub(crate) fn process(&self) -> &Process {
         &self.process
@@ -104,7 +116,7 @@ pub(crate) fn free_port() -> Result<u16, BenchError> {
 
 /// The command that runs a binary with this configuration, which is kept in the directory.
 pub(crate) fn command(binary: &Path, directory: &Path, config: &str) -> Result<Command, BenchError> {
-    let path = directory.join("config.yaml");
+    let path = directory.join(CONFIG);
     std::fs::write(&path, config)?;
     let mut command = Command::new(binary);
     command.args(["run", "--config"]).arg(path);

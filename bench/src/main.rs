@@ -57,7 +57,7 @@ fn main() -> ExitCode {
 
 fn run() -> Result<(), BenchError> {
     const USAGE: &str = "usage: tidegate-bench BINARY (bench OUTPUT_DIRECTORY [--publish] [--only SUBJECT,...] \
-        [--window MS] [--rounds N] [--kind KIND] [GROUP[/JOB]...] | soak [MINUTES] | \
+        [--window MS] [--rounds N] [--kind KIND] [GROUP[/JOB]...] | soak [MINUTES [--reloads]] | \
         cluster OUTPUT_DIRECTORY [MINUTES] [--agents N,...] [--engine nats|kafka|direct] [--seed S] \
         [--interval SECONDS] [--faults FAULT,...] [--server NATS_SERVER] [--jars KAFKA_JARS] \
         [--prometheus PROMETHEUS] [--publish] | \
@@ -81,8 +81,9 @@ fn run() -> Result<(), BenchError> {
         [binary, "cluster", output, asked @ ..] => {
             cluster::run(&binary_path(binary)?, output.as_ref(), asked)
         }
-        [binary, "soak"] => soak::run(binary.as_ref(), minutes(SOAK_MINUTES)),
-        [binary, "soak", time] => soak::run(binary.as_ref(), minutes(time.parse()?)),
+        [binary, "soak"] => soak::run(binary.as_ref(), minutes(SOAK_MINUTES), false),
+        [binary, "soak", time] => soak::run(binary.as_ref(), minutes(time.parse()?), false),
+        [binary, "soak", time, "--reloads"] => soak::run(binary.as_ref(), minutes(time.parse()?), true),
         _ => Err(USAGE.into()),
     }
 }

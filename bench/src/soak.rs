@@ -5,10 +5,12 @@
 //!
 //! Agents come, restart with other versions and go; an OTLP client pushes to a peer that is down a third of the time;
 //! StatsD lines arrive. At the end every event that was in a ring must have been served, every point that was pushed
-//! must have been delivered, and memory must have stayed where it was.
+//! must have been delivered, and memory must have stayed where it was. With reloads, the configuration changes 100 times
+//! a minute meanwhile: no connection of the pushing client may be cut, and its answers must stay fast.
 
 mod load;
 mod peer;
+mod reloads;
 
 use std::path::Path;
 use std::thread;
@@ -18,6 +20,7 @@ use crate::BenchError;
 use crate::gateway::Gateway;
 use crate::groups::agents;
 use crate::http;
+use crate::stats::Samples;
 use load::{Agents, Pushes};
 use peer::Peer;
 
@@ -29,6 +32,8 @@ const WARM: f64 = 0.3;
 const GROWTH_MIB: f64 = 6.0;
 /// After this time, the contents of queues and rings at the end are delivered.
 const DRAIN: Duration = Duration::from_secs(30);
+/// The 99th percentile of answers to OTLP requests with reloads, in milliseconds.
+const ANSWER_MS: f64 = 50.0;
 
 const CONFIG: &str = r#"
 receivers:
@@ -57,7 +62,7 @@ service:
 "#;
 
 /// Runs for `time` and fails on the first thing that is not as it should be.
-pub(crate) fn run(binary: &Path, time: Duration) -> Result<(), BenchError> {
+pub(crate) fn run(binary: &Path, time: Duration, with_reloads: bool) -> Result<(), BenchError> {
     let directory = agents::directory()?;
     let peer = Peer::start()?;
     let (own, otlp) = (crate::gateway::free_port()?, crate::gateway::free_port()?);
@@ -73,12 +78,14 @@ pub(crate) fn run(binary: &Path, time: Duration) -> Result<(), BenchError> {
     let looks = thread::scope(|scope| {
         let agents = scope.spawn(|| Agents::new(directory.path())?.run(over));
         let pushes = scope.spawn(|| Pushes::new(otlp, directory.path().join(".statsd.sock")).run(over));
-        let looks = check_until(&gateway, end)?;
+        let reloading = with_reloads.then(|| scope.spawn(|| reloads::run(&gateway, &config, own, over)));
+        let looks = check_until(&gateway, end, with_reloads)?;
         let written = agents.join().map_err(|_| "the agents panicked")??;
         let pushed = pushes.join().map_err(|_| "the pushing client panicked")??;
-        Ok::<_, BenchError>((looks, written, pushed))
+        let reloaded = reloading.map(|reloading| reloading.join().map_err(|_| "the reloads panicked"));
+        Ok::<_, BenchError>((looks, written, pushed, reloaded.transpose()?.transpose()?))
     })?;
-    let (looks, written, pushed) = looks;
+    let (looks, written, pushed, reloaded) = looks;
     wait_for_delivery(&gateway, &peer, written.requests, pushed.points)?;
     let growth = growth(&looks);
     println!("ran {} s", time.as_secs());
@@ -101,7 +108,25 @@ pub(crate) fn run(binary: &Path, time: Duration) -> Result<(), BenchError> {
         WARM * 100.0,
         growth
     );
+    let answers = Samples::new(pushed.answers_ms);
+    println!(
+        "answers to OTLP requests: p50 {:.2} ms, p99 {:.2} ms, max {:.1} ms",
+        answers.median(),
+        answers.quantile(0.99),
+        answers.max()
+    );
+    if let Some(reloaded) = &reloaded {
+        let reloads::Reloaded {
+            applied,
+            refused,
+            longest,
+        } = reloaded;
+        println!("reloads: {applied} applied, {refused} refused; the longest took {longest:?}");
+    }
     balanced(&mut http::Scraper::connect(own, "/metrics")?)?;
+    if reloaded.is_some() && answers.quantile(0.99) > ANSWER_MS {
+        return Err(format!("the 99th percentile of answers is above {ANSWER_MS} ms").into());
+    }
     if growth <= GROWTH_MIB {
         Ok(())
     } else {
@@ -110,14 +135,22 @@ pub(crate) fn run(binary: &Path, time: Duration) -> Result<(), BenchError> {
 }
 
 /// Resident memory at every look, in MiB; every scrape must be answered, and no counter may fall.
-fn check_until(gateway: &Gateway, end: Instant) -> Result<Vec<f64>, BenchError> {
+fn check_until(gateway: &Gateway, end: Instant, with_reloads: bool) -> Result<Vec<f64>, BenchError> {
     let mut memory = Vec::new();
     let mut counted = 0.0;
     let mut scraper = gateway.scraper()?;
     while Instant::now() < end {
         thread::sleep(LOOK.min(end.saturating_duration_since(Instant::now())));
         memory.push(gateway.process().memory_mib()?.0);
-        let now = scraper.sum("nixl_node_tx_requests_num_total")?;
+        let read = scraper.sum("nixl_node_tx_requests_num_total");
+        // A reload that changes the page closes its connections.
+        let read = match read {
+            Err(_) if with_reloads => gateway
+                .scraper()
+                .and_then(|mut again| again.sum("nixl_node_tx_requests_num_total")),
+            read => read,
+        };
+        let now = read?;
         if now < counted {
             return Err(format!("a counter fell from {counted} to {now}").into());
         }

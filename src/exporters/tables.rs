@@ -5,14 +5,14 @@
 use std::sync::{Arc, Once};
 
 use parking_lot::Mutex;
-use tidegate_engine::{Data, Key, Outcome, Point, PointSample, Series, Session, Table};
+use tidegate_engine::{Data, Key, Limits, Outcome, Point, PointSample, Rule, Series, Session, Table};
 
 use crate::batch::wire::{
     self,
     points::{PointVisitor, WirePoint},
 };
 use crate::batch::{Batch, Encoded, Payload};
-use crate::component::{Flow, Ledger, Reason, TableHandle, unix_now};
+use crate::component::{Context, Flow, Ledger, Reason, TableHandle, unix_now};
 use crate::prom::catalog::Exposes;
 
 /// The tables of an exporter.
@@ -21,6 +21,16 @@ pub(super) struct ExporterTables {
     pub(super) own: Arc<Table>,
     /// The tables of earlier components.
     pub(super) live: Mutex<Vec<TableHandle>>,
+}
+
+/// The table of the exporter that a reload replaces, if its limits stay; else an empty one.
+pub(super) fn own_table(base: &Context, limits: Limits, replaced: Option<Arc<Table>>) -> Arc<Table> {
+    let rules = vec![Rule::newest()];
+    let replaced = replaced.filter(|table| table.is_made_of(&rules, limits));
+    replaced.unwrap_or_else(|| {
+        let own = Table::new(base.path.clone(), rules, limits);
+        Arc::new(own.bounded_by(base.shared.memory.bounds_of_tables()))
+    })
 }
 
 impl Exposes for ExporterTables {

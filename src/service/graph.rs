@@ -317,9 +317,11 @@ impl<'a> Builder<'a> {
             if let Some(member) = self.kept(&base.path, &parts) {
                 self.graph.members.push(member);
             } else {
+                let replaced = self.running_at(&base.path).find_map(GraphMember::own_table);
                 let context = ExporterContext {
                     base,
                     ledgers: ledgers.clone(),
+                    replaced,
                 };
                 let built = (planned.factory.build)(&planned.settings, context);
                 let before = self.graph.members.len();
@@ -471,9 +473,7 @@ impl<'a> Builder<'a> {
             };
         }
         let outlet = self.outlet(None, next);
-        let mut before = self.running_at(&base.path);
-        let replaced = before.find_map(|member| member.table.as_ref()?.table());
-        drop(before);
+        let replaced = self.running_at(&base.path).find_map(GraphMember::own_table);
         let context = ProcessorContext {
             base: base.clone(),
             pipeline: pipeline.id.to_string().into(),

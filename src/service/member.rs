@@ -5,6 +5,8 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use tidegate_engine::Table;
+
 use crate::component::{
     Connector, Exporter, Extension, Lifecycle, Outlet, OutletState, Processor, Receiver, Shared, TableHandle,
 };
@@ -94,6 +96,15 @@ impl GraphMember {
             Instance::Connector(_) => true,
             // They listen, or read what only one reader may read.
             Instance::Extension(_) | Instance::Receiver(_) => false,
+        }
+    }
+
+    /// Its table, for an instance that replaces it.
+    pub(super) fn own_table(&self) -> Option<Arc<Table>> {
+        match &self.instance {
+            Instance::Exporter(one) => one.table().cloned(),
+            Instance::Processor(one) => one.table().cloned(),
+            Instance::Extension(_) | Instance::Connector(_) | Instance::Receiver(_) => None,
         }
     }
 

@@ -22,8 +22,8 @@ use super::member::Instance;
 use super::plan::Plan;
 use super::running::{Running, start, stop_all};
 use crate::component::graph_metrics::GraphMetrics;
-use crate::component::{ComponentError, Consumer, OutletState, Wiring};
-use crate::config::{Class, ComponentId};
+use crate::component::{ComponentError, Consumer, OutletState, TableHandle, Wiring};
+use crate::config::{Class, ComponentId, Node};
 use crate::extensions;
 
 /// The longest wait for pushes under way, before members stop that pushes must not meet.
@@ -31,6 +31,9 @@ const PUSHES_END: Duration = Duration::from_secs(5);
 
 /// The time for a member that must end before its successor begins. Pushes wait meanwhile.
 const HANDOVER: Duration = Duration::from_secs(1);
+
+/// The name under which the health shows a failed reload.
+const SERVICE: &str = "service";
 
 /// Extensions that can't change while components use them.
 const NEED_RESTART: [&str; 3] = [
@@ -196,6 +199,24 @@ fn has(members: &[GraphMember], one: &GraphMember) -> bool {
     members.iter().any(|member| member.is(one))
 }
 
+/// A component of a cluster in this section whose options change: other replicas know it as it is.
+fn changed_partials<'a>(from: &'a Plan, to: &Plan, section: Class) -> Option<&'a ComponentId> {
+    const KIND: &str = crate::exporters::partials::FACTORY.kind;
+    let options = |plan: &'a Plan| -> Vec<(&'a ComponentId, &'a Node)> {
+        match section {
+            Class::Receiver => plan.receivers.iter().map(|(id, one)| (id, &one.options)).collect(),
+            _ => plan.exporters.iter().map(|(id, one)| (id, &one.options)).collect(),
+        }
+    };
+    let new = |id: &ComponentId| match section {
+        Class::Receiver => to.receivers.get(id).map(|one| &one.options),
+        _ => to.exporters.get(id).map(|one| &one.options),
+    };
+    let mut old = options(from).into_iter().filter(|(id, _)| id.kind == KIND);
+    let changed = old.find(|(id, old)| new(id).is_some_and(|new| new != *old));
+    changed.map(|(id, _)| id)
+}
+
 /// Looks for changes that components can't follow while they run.
 ///
 /// # Errors
@@ -203,6 +224,11 @@ fn has(members: &[GraphMember], one: &GraphMember) -> bool {
 fn check(from: &Plan, to: &Plan) -> Result<(), ReloadError> {
     if from.telemetry_options != to.telemetry_options {
         return Err(ReloadError::NeedsRestart("service::telemetry".to_owned()));
+    }
+    for section in [Class::Receiver, Class::Exporter] {
+        if let Some(id) = changed_partials(from, to, section) {
+            return Err(ReloadError::NeedsRestart(format!("{}::{id}", section.section())));
+        }
     }
     for id in &from.extension_order {
         let Some(old) = from.extensions.get(id) else {
@@ -230,7 +256,10 @@ impl Running {
         check(from, to)?;
         let services = self.shared.services.all();
         let failed = match self.change(to).await {
-            Ok(changes) => return Ok(changes),
+            Ok(changes) => {
+                self.shared.health.trouble(SERVICE, None);
+                return Ok(changes);
+            }
             Err(failed) => failed,
         };
         self.shared.services.set_all(services);
@@ -241,7 +270,7 @@ impl Running {
             tracing::error!(%error, "the old configuration could not be restored: restart the gateway");
             let trouble =
                 format!("a reload failed, and the old configuration could not be restored: {error}");
-            self.shared.health.trouble("service", Some(trouble));
+            self.shared.health.trouble(SERVICE, Some(trouble));
         }
         Err(failed.error)
     }
@@ -323,14 +352,18 @@ impl Running {
     /// Step 4.
     fn commit(&mut self, change: &Change) {
         let shared = self.shared.clone();
-        for member in change.rest.iter().chain(&change.receivers) {
-            member.withdraw_table(&shared);
-        }
-        let started = [&change.early, &change.late, &change.revived];
-        for member in started.into_iter().flatten() {
-            member.publish_table(&shared);
-        }
+        let old = change.rest.iter().chain(&change.receivers);
+        let old: Vec<_> = old.filter_map(|member| member.table.clone()).collect();
+        let new = [&change.early, &change.late, &change.revived].into_iter().flatten();
+        let new: Vec<_> = new.filter_map(|member| member.table.clone()).collect();
+        new.iter().for_each(TableHandle::open);
         change.graph.show_tables(|_| true);
+        let tables = |handles: &[TableHandle]| -> Vec<_> {
+            handles.iter().filter_map(TableHandle::table).collect()
+        };
+        shared.tables.replace(&tables(&old), &tables(&new));
+        // A new instance may have the table of the old one, whose stop must not withdraw it.
+        old.iter().for_each(TableHandle::close);
         change.graph.connect(shared.wiring.next_number());
         self.past.push(shared.wiring.advance());
         shared.wiring.resume();
@@ -344,6 +377,9 @@ impl Running {
         // Old receivers run until step 5.
         self.members = runs.chain(change.receivers.iter().cloned()).collect();
         self.metrics = change.graph.metrics.clone();
+        let members = &self.members;
+        let runs = |id: &str| members.iter().any(|member| *member.path == format!("extensions::{id}"));
+        shared.services.retain(runs);
     }
 
     /// Step 5.

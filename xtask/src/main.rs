@@ -80,7 +80,7 @@ const COMMANDS: &[Command] = &[
     },
     Command {
         name: "soak",
-        about: "run everything at once for some minutes (default: 10): memory must stay constant, and no data may get lost",
+        about: "run everything at once for [MINUTES] (default: 10): memory must stay constant, and no data may get lost; with --reloads after the minutes, the configuration changes 100 times a minute",
         run: bench::soak,
     },
     Command {

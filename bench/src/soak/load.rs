@@ -127,6 +127,8 @@ pub(super) struct Pushed {
     pub(super) points: u64,
     pub(super) refused: u64,
     pub(super) lines: u64,
+    /// The time of each answer that took a request, in milliseconds.
+    pub(super) answers_ms: Vec<f64>,
 }
 
 /// A client that pushes OTLP by HTTP, and StatsD lines beside it.
@@ -163,10 +165,13 @@ impl Pushes {
             due += PUSH_GAP;
             statsd.send(b"soak.lines:1|c\nsoak.time:3.5|ms|#rank:0")?;
             self.pushed.lines += 2;
+            let mut began = Instant::now();
             while !exchange(&mut stream, &request)? {
                 self.pushed.refused += 1;
                 thread::sleep(AGAIN);
+                began = Instant::now();
             }
+            self.pushed.answers_ms.push(began.elapsed().as_secs_f64() * 1000.0);
             self.pushed.requests += 1;
             self.pushed.points += POINTS as u64;
         }

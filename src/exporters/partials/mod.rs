@@ -30,7 +30,7 @@ use crate::component::{
     Cluster, ComponentError, ConfigType, Consumer, Context, Exporter, ExporterFactory, Factory, Flow, Ledger,
     Lifecycle, Refused, Stability, TableHandle,
 };
-use crate::exporters::tables::{ExporterTables, TableSink, TakesPoints};
+use crate::exporters::tables::{ExporterTables, TableSink, TakesPoints, own_table};
 
 /// The factory of `partials`.
 pub static FACTORY: ExporterFactory = Factory {
@@ -71,9 +71,8 @@ impl Partials {
         let producer = ProducerName::of_gateway(&producer);
         let producer = producer.map_err(|error| base.error(format!("producer: {error}")))?;
         let bounds = base.shared.memory.bounds_of_tables();
-        let own = Table::new(base.path.clone(), vec![Rule::newest()], config.limits());
         let tables = Arc::new(ExporterTables {
-            own: Arc::new(own.bounded_by(bounds.clone())),
+            own: own_table(&base, config.limits(), None),
             live: Mutex::default(),
         });
         let streams = config.streams.then(|| {

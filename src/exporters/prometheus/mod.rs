@@ -24,7 +24,7 @@ use crate::component::{
     ComponentError, ConfigType, Consumer, Context, Exporter, ExporterFactory, Factory, Flow, Ledger,
     Lifecycle, Refused, Stability, TableHandle, anomalies, collisions, unix_now,
 };
-use crate::exporters::tables::{ExporterTables, TableSink};
+use crate::exporters::tables::{ExporterTables, TableSink, own_table};
 use crate::net::auth::AuthGate;
 use crate::net::pages::PageServer;
 use crate::prom::Escaping;
@@ -34,7 +34,7 @@ use config::PrometheusExporterConfig;
 use page::Pages;
 use parking_lot::Mutex;
 use server::Scrapes;
-use tidegate_engine::{Overflow, Rule, Stats, Table};
+use tidegate_engine::{Overflow, Stats, Table};
 
 /// The factory of `prometheus`.
 pub static FACTORY: ExporterFactory = Factory {
@@ -49,7 +49,7 @@ pub static FACTORY: ExporterFactory = Factory {
         let config: Arc<PrometheusExporterConfig> = settings.get();
         // Reports a missing authenticator before anything is opened.
         AuthGate::of(config.auth.as_ref(), &cx.base)?;
-        Ok(Arc::new(Prometheus::new(config, cx.base, ledger)))
+        Ok(Arc::new(Prometheus::new(config, cx.base, ledger, cx.replaced)))
     },
 };
 
@@ -67,9 +67,13 @@ struct Prometheus {
 }
 
 impl Prometheus {
-    fn new(config: Arc<PrometheusExporterConfig>, base: Context, ledger: Arc<Ledger>) -> Self {
-        let own = Table::new(base.path.clone(), vec![Rule::newest()], config.limits());
-        let own = Arc::new(own.bounded_by(base.shared.memory.bounds_of_tables()));
+    fn new(
+        config: Arc<PrometheusExporterConfig>,
+        base: Context,
+        ledger: Arc<Ledger>,
+        replaced: Option<Arc<Table>>,
+    ) -> Self {
+        let own = own_table(&base, config.limits(), replaced);
         let views = Arc::new(ExporterTables {
             own,
             live: Mutex::default(),
@@ -117,6 +121,10 @@ fn record_metrics(stats: &Stats, exporter: &Arc<str>) {
 }
 
 impl Exporter for Prometheus {
+    fn table(&self) -> Option<&Arc<Table>> {
+        Some(&self.views.own)
+    }
+
     fn show_tables(&self, tables: Vec<TableHandle>) {
         self.views.show(tables);
     }

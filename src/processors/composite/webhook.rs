@@ -186,7 +186,11 @@ impl Webhook {
         let ledger = Arc::new(Ledger::default());
         let mut ledgers = [None, None, None];
         ledgers[Signal::Logs as usize] = Some(ledger.clone());
-        let cx = ExporterContext { base, ledgers };
+        let cx = ExporterContext {
+            base,
+            ledgers,
+            replaced: None,
+        };
         Ok(Self {
             destination: Arc::new(Destination::new(cx, &config.delivery(), post)),
             ledger,

@@ -142,6 +142,8 @@ pub struct ExporterContext {
     /// The ledgers, indexed by `Signal as usize`; `None` if no pipeline of that signal names the exporter. The
     /// exporter counts what it delivers, absorbs and drops. The edges count what enters.
     pub ledgers: [Option<Arc<Ledger>>; 3],
+    /// The table of the instance that this one replaces, at a reload.
+    pub replaced: Option<Arc<Table>>,
 }
 
 impl ExporterContext {

@@ -117,6 +117,11 @@ pub trait Exporter: Lifecycle + Consumer {
     /// start, and at a reload.
     fn show_tables(&self, _tables: Vec<TableHandle>) {}
 
+    /// The table of its own, with data that it can't get again. The instance that replaces it may go on with this table.
+    fn table(&self) -> Option<&Arc<Table>> {
+        None
+    }
+
     /// Whether it may run while another instance with the same name ends, see [`Processor::may_overlap`].
     fn may_overlap(&self) -> bool {
         false

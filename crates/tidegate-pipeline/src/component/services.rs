@@ -39,6 +39,11 @@ impl ServicesById {
         self.0.lock().clone()
     }
 
+    /// Forgets the services of extensions that are not kept.
+    pub fn retain(&self, is_kept: impl Fn(&str) -> bool) {
+        self.0.lock().retain(|id, _| is_kept(id));
+    }
+
     /// Registers these services only.
     pub fn set_all(&self, services: HashMap<String, Services>) {
         *self.0.lock() = services;

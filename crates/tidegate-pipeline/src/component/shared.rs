@@ -318,6 +318,15 @@ impl<T> Registry<T> {
         self.lock().push(item);
     }
 
+    /// Removes some items and adds others at one moment. An item that is in both lists stays.
+    pub fn replace(&self, old: &[Arc<T>], new: &[Arc<T>]) {
+        let mut items = self.lock();
+        let among = |list: &[Arc<T>], item: &Arc<T>| list.iter().any(|other| Arc::ptr_eq(other, item));
+        items.retain(|item| !among(old, item) || among(new, item));
+        let added = new.iter().filter(|item| !among(&items, item)).cloned().collect::<Vec<_>>();
+        items.extend(added);
+    }
+
     /// Removes an item that its owner no longer needs.
     pub fn remove(&self, item: &Arc<T>) {
         self.lock().retain(|other| !Arc::ptr_eq(other, item));

@@ -39,6 +39,11 @@ impl TableHandle {
         self.is_open.store(true, Ordering::Release);
     }
 
+    /// Hides the table from readers: another instance shows it, or it goes.
+    pub fn close(&self) {
+        self.is_open.store(false, Ordering::Release);
+    }
+
     /// Whether the table was dropped.
     pub fn is_gone(&self) -> bool {
         self.table.strong_count() == 0

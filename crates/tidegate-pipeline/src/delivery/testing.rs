@@ -25,6 +25,7 @@ pub fn context(path: &str) -> Context {
 /// An exporter's context with a ledger for every signal.
 pub fn exporter_context(path: &str) -> ExporterContext {
     ExporterContext {
+        replaced: None,
         base: context(path),
         ledgers: std::array::from_fn(|_| Some(Arc::new(Ledger::default()))),
     }

@@ -128,7 +128,12 @@ async fn collisions_are_counted_without_scrapes_and_cleared_by_their_thread() {
     let recorded = recorder.handle();
     let config: Arc<PrometheusExporterConfig> =
         settings::<PrometheusExporterConfig>("{endpoint: '127.0.0.1:0'}").get();
-    let exporter = Prometheus::new(config.clone(), context("exporters", "prometheus"), Arc::default());
+    let exporter = Prometheus::new(
+        config.clone(),
+        context("exporters", "prometheus"),
+        Arc::default(),
+        None,
+    );
     let pages = Arc::new(Pages::new(
         config,
         exporter.views.clone(),

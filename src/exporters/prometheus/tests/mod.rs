@@ -31,7 +31,7 @@ impl Rig {
         let settings = settings::<PrometheusExporterConfig>(&format!("{{endpoint: '127.0.0.1:0', {more}}}"));
         let ledger = Arc::new(Ledger::default());
         let base = context("exporters", "prometheus");
-        let exporter = Prometheus::new(settings.get(), base, ledger.clone());
+        let exporter = Prometheus::new(settings.get(), base, ledger.clone(), None);
         exporter.start().await.unwrap();
         Self { exporter, ledger }
     }

@@ -110,7 +110,7 @@ async fn only_authenticated_clients_may_scrape() {
         ..Services::default()
     };
     base.shared.services.add("doorman".to_owned(), services);
-    let exporter = Prometheus::new(settings.get(), base, Arc::default());
+    let exporter = Prometheus::new(settings.get(), base, Arc::default(), None);
     exporter.start().await.unwrap();
     let rig = Rig {
         exporter,

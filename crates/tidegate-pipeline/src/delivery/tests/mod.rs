@@ -68,6 +68,7 @@ fn setup(delivery: &Delivery, answer: Answer) -> Setup {
         permits: permits.clone(),
     };
     let again = ExporterContext {
+        replaced: None,
         base: cx.base.clone(),
         ledgers: cx.ledgers.clone(),
     };
