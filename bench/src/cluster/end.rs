@@ -87,18 +87,26 @@ impl Cluster {
     /// Waits until both pages equal the model, and says in what they differ if they do not or do not stay so.
     fn check_totals(&self, when: &str) {
         let begun = Instant::now();
-        while !self.wrong_totals().is_empty() && begun.elapsed() < PATIENCE {
-            std::thread::sleep(Duration::from_millis(200));
-        }
-        let is_late = !self.wrong_totals().is_empty();
-        if !is_late {
+        let until = |holds: &dyn Fn(&Result<Vec<String>, String>) -> bool| {
+            let mut found = self.wrong_totals();
+            while !holds(&found) && begun.elapsed() < PATIENCE {
+                std::thread::sleep(Duration::from_millis(200));
+                found = self.wrong_totals();
+            }
+            found
+        };
+        let found = until(&|found| found.as_ref().is_ok_and(Vec::is_empty));
+        if found.is_ok_and(|wrong| wrong.is_empty()) {
             std::thread::sleep(REST);
         }
-        let wrong = self.wrong_totals();
+        // A page that is not answered now shows no wrong total. It must be answered later.
+        let found = until(&Result::is_ok);
+        let wrong = found.unwrap_or_else(|error| vec![error]);
         self.violations.add_all(when, &wrong);
     }
 
-    fn wrong_totals(&self) -> Vec<String> {
+    /// In what the pages differ from the model and from each other; an error if a replica does not answer.
+    fn wrong_totals(&self) -> Result<Vec<String>, String> {
         let model = self.fleet.model.lock();
         let mut expected = model.totals();
         expected.extend(model.gauges());
@@ -116,9 +124,9 @@ impl Cluster {
                 }
                 let pairs = pages.windows(2).flat_map(|pair| pair[0].differences(&pair[1]));
                 wrong.extend(pairs.map(|different| format!("the replicas show {different}")));
-                wrong
+                Ok(wrong)
             }
-            Err(error) => vec![format!("a page: {error}")],
+            Err(error) => Err(format!("a page: {error}")),
         }
     }
 
