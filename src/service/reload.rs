@@ -204,8 +204,16 @@ fn changed_partials<'a>(from: &'a Plan, to: &Plan, section: Class) -> Option<&'a
     const KIND: &str = crate::exporters::partials::FACTORY.kind;
     let options = |plan: &'a Plan| -> Vec<(&'a ComponentId, &'a Node)> {
         match section {
-            Class::Receiver => plan.receivers.iter().map(|(id, one)| (id, &one.options)).collect(),
-            _ => plan.exporters.iter().map(|(id, one)| (id, &one.options)).collect(),
+            Class::Receiver => plan
+                .receivers
+                .iter()
+                .map(|(id, one)| (id, &one.options))
+                .collect(),
+            _ => plan
+                .exporters
+                .iter()
+                .map(|(id, one)| (id, &one.options))
+                .collect(),
         }
     };
     let new = |id: &ComponentId| match section {
@@ -338,6 +346,10 @@ impl Running {
         self.name_heirs(&change.first, &change.graph.members);
         stop_all(&change.first, &self.shared, Instant::now() + HANDOVER).await;
         self.members.retain(|member| !has(&change.first, member));
+        // Queues on disk: the successors find what their predecessors held.
+        let ended = |path: &Arc<str>| change.first.iter().any(|member| member.path == *path);
+        let nodes = self.metrics.nodes.iter().filter(|node| ended(&node.path));
+        nodes.for_each(|node| node.ledger.succeed());
         for (at, member) in change.late.iter().enumerate() {
             if let Err(error) = start(member).await {
                 self.shared.wiring.resume();
@@ -354,13 +366,14 @@ impl Running {
         let shared = self.shared.clone();
         let old = change.rest.iter().chain(&change.receivers);
         let old: Vec<_> = old.filter_map(|member| member.table.clone()).collect();
-        let new = [&change.early, &change.late, &change.revived].into_iter().flatten();
+        let new = [&change.early, &change.late, &change.revived]
+            .into_iter()
+            .flatten();
         let new: Vec<_> = new.filter_map(|member| member.table.clone()).collect();
         new.iter().for_each(TableHandle::open);
         change.graph.show_tables(|_| true);
-        let tables = |handles: &[TableHandle]| -> Vec<_> {
-            handles.iter().filter_map(TableHandle::table).collect()
-        };
+        let tables =
+            |handles: &[TableHandle]| -> Vec<_> { handles.iter().filter_map(TableHandle::table).collect() };
         shared.tables.replace(&tables(&old), &tables(&new));
         // A new instance may have the table of the old one, whose stop must not withdraw it.
         old.iter().for_each(TableHandle::close);
@@ -378,7 +391,11 @@ impl Running {
         self.members = runs.chain(change.receivers.iter().cloned()).collect();
         self.metrics = change.graph.metrics.clone();
         let members = &self.members;
-        let runs = |id: &str| members.iter().any(|member| *member.path == format!("extensions::{id}"));
+        let runs = |id: &str| {
+            members
+                .iter()
+                .any(|member| *member.path == format!("extensions::{id}"))
+        };
         shared.services.retain(runs);
     }
 

@@ -18,7 +18,6 @@ use std::time::Instant;
 use async_trait::async_trait;
 use parking_lot::Mutex;
 use tidegate_cluster::{PageSender, ProducerName};
-use tidegate_engine::{Rule, Table};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 

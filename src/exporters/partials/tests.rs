@@ -11,7 +11,7 @@ use tidegate_cluster::{
 use tidegate_engine::{
     Attributes, Bounds, Composite, Data, Declaration, EventKind, Events, Function, GaugePolicy, Grouping,
     Histogram, Instrument, Key, Lease, Limits, MergeMode, Metric, Outcome, Pattern, Point, PointSample,
-    Rejection, Schema, Series, Source, SourceId, Temporality, Value, Values,
+    Rejection, Rule, Schema, Series, Source, SourceId, Table, Temporality, Value, Values,
 };
 
 use super::items::Statement;

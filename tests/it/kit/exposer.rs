@@ -52,6 +52,7 @@ impl Exposers {
         let exporter = (FACTORY.build)(
             &settings,
             ExporterContext {
+                replaced: None,
                 base: Context {
                     path: "exporters::prometheus".into(),
                     id: "prometheus".into(),

@@ -116,6 +116,8 @@ pub struct Ledger {
     restored: AtomicU64,
     dropped: [AtomicU64; Reason::ALL.len()],
     peer: Mutex<Arc<PeerLabels>>,
+    /// Held items that an instance left for its successor in this process.
+    left_behind: AtomicU64,
 }
 
 /// The item counts at one moment.
@@ -194,7 +196,15 @@ impl Ledger {
 
     /// Counts items that a previous run left on disk.
     pub fn restore(&self, items: usize) {
-        self.restored.fetch_add(items as u64, Relaxed);
+        let known = self.left_behind.load(Relaxed).min(items as u64);
+        self.left_behind.fetch_sub(known, Relaxed);
+        self.restored.fetch_add(items as u64 - known, Relaxed);
+    }
+
+    /// Notes that the instance has ended, and that its successor finds the items that it still holds. They are counted
+    /// already: [`Self::restore`] does not count them again. No other call may run at the same time.
+    pub fn succeed(&self) {
+        self.left_behind.store(self.balance().held(), Relaxed);
     }
 
     /// Counts items dropped.
@@ -255,6 +265,19 @@ mod tests {
         let balance = ledger.balance();
         assert_eq!(balance.held(), 4);
         assert_eq!(balance.dropped[Reason::Shutdown as usize], 1);
+    }
+
+    #[test]
+    fn a_successor_does_not_count_again_what_it_finds() {
+        let ledger = Ledger::default();
+        ledger.enter(10);
+        ledger.leave(3);
+        ledger.succeed();
+        // Ten items are on disk: seven of the predecessor, and three of an earlier process.
+        ledger.restore(4);
+        ledger.restore(6);
+        let balance = ledger.balance();
+        assert_eq!((balance.restored, balance.held()), (3, 10));
     }
 
     #[test]

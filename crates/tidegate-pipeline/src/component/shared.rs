@@ -323,7 +323,11 @@ impl<T> Registry<T> {
         let mut items = self.lock();
         let among = |list: &[Arc<T>], item: &Arc<T>| list.iter().any(|other| Arc::ptr_eq(other, item));
         items.retain(|item| !among(old, item) || among(new, item));
-        let added = new.iter().filter(|item| !among(&items, item)).cloned().collect::<Vec<_>>();
+        let added = new
+            .iter()
+            .filter(|item| !among(&items, item))
+            .cloned()
+            .collect::<Vec<_>>();
         items.extend(added);
     }
 
