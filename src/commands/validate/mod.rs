@@ -8,7 +8,7 @@ mod findings;
 
 use std::sync::Arc;
 
-use self::env::Counts;
+use self::env::CheckCounts;
 use self::findings::Findings;
 use super::Failure;
 use super::load::{self, Checked};
@@ -100,7 +100,7 @@ enum Environment {
     Unasked,
     /// The configuration has errors: it is not known what it needs.
     Unchecked,
-    Checked(Counts),
+    Checked(CheckCounts),
 }
 
 impl Environment {

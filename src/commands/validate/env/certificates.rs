@@ -116,7 +116,7 @@ fn check_validity(
             "name a file with X.509 certificates",
         );
     };
-    let date = |time| humantime::format_rfc3339_seconds(time);
+    let date = humantime::format_rfc3339_seconds;
     if end < now {
         let message = format!("{what} expired at {}", date(end));
         report.error(&at, message, "renew it");

@@ -57,12 +57,11 @@ pub(super) fn denied(path: &Path, access: Access) -> Option<String> {
 fn check_watched(site: &Site<'_>, access: Access, report: &mut Report<'_>) {
     report.begin_check();
     let (at, shown) = (site.position(), site.shown());
-    // Names of files with `[` are patterns too, as the receiver reads them.
-    let found: Vec<PathBuf> = match glob::glob(&site.text) {
-        Ok(found) => found.flatten().take(MAX_FILES).collect(),
-        // The reader reports bad patterns.
-        Err(_) => return,
+    // The reader reports bad patterns.
+    let Ok(found) = glob::glob(&site.text) else {
+        return;
     };
+    let found: Vec<PathBuf> = found.flatten().take(MAX_FILES).collect();
     if found.is_empty() {
         if let Some(reason) = unreachable(Path::new(&site.text)) {
             return report.error(&at, format!("{shown}: {reason}"), CHANGE_MODE);

@@ -24,20 +24,20 @@ use crate::service::Plan;
 
 /// The number of checks, and their results.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Counts {
+pub(super) struct CheckCounts {
     checks: usize,
     errors: usize,
     warnings: usize,
 }
 
-impl Counts {
+impl CheckCounts {
     /// The object for programs.
     pub(super) fn json(self) -> Value {
         json!({"checks": self.checks, "errors": self.errors, "warnings": self.warnings})
     }
 }
 
-impl fmt::Display for Counts {
+impl fmt::Display for CheckCounts {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let plural = |count: usize| if count == 1 { "" } else { "s" };
         let Self {
@@ -64,7 +64,7 @@ pub(super) fn check(
     plan: &Plan,
     connects: bool,
     problems: &mut Problems,
-) -> Result<Counts, Failure> {
+) -> Result<CheckCounts, Failure> {
     let sites = sites::used(document, plan);
     let mut report = Report::new(problems);
     listeners::check(&listeners::all(&sites, document, plan), &mut report);
@@ -81,13 +81,16 @@ mod tests {
 
     #[test]
     fn a_summary_counts_checks_errors_and_warnings() {
-        let counts = Counts {
+        let counts = CheckCounts {
             checks: 14,
             errors: 1,
             warnings: 2,
         };
         assert_eq!(counts.to_string(), "14 checks, 1 error, 2 warnings");
         assert_eq!(counts.json()["checks"], 14);
-        assert_eq!(Counts::default().to_string(), "0 checks, 0 errors, 0 warnings");
+        assert_eq!(
+            CheckCounts::default().to_string(),
+            "0 checks, 0 errors, 0 warnings"
+        );
     }
 }

@@ -36,7 +36,7 @@ const CONCURRENT: usize = 64;
 const MAX_PEERS: usize = 512;
 
 /// A host that the gateway connects to.
-struct Peer<'a> {
+struct Contact<'a> {
     site: &'a Site<'a>,
     address: Address,
 }
@@ -51,12 +51,12 @@ struct Address {
 }
 
 pub(super) fn check(sites: &[Site<'_>], connects: bool, report: &mut Report<'_>) -> Result<(), Failure> {
-    let mut peers: Vec<Peer<'_>> = Vec::new();
+    let mut peers: Vec<Contact<'_>> = Vec::new();
     for site in sites.iter().filter(|site| is_peer(site)) {
         for text in site.text.split(',').map(str::trim) {
             match unix_path(text) {
                 Some(path) => check_socket(site, path, report),
-                None => peers.extend(address(text).map(|address| Peer { site, address })),
+                None => peers.extend(address(text).map(|address| Contact { site, address })),
             }
         }
     }
@@ -129,7 +129,7 @@ fn check_socket(site: &Site<'_>, path: &Path, report: &mut Report<'_>) {
 }
 
 /// The names to look up, without addresses.
-fn names(peers: &[Peer<'_>]) -> BTreeSet<String> {
+fn names(peers: &[Contact<'_>]) -> BTreeSet<String> {
     let hosts = peers.iter().map(|peer| &peer.address.host);
     hosts
         .filter(|host| host.parse::<IpAddr>().is_err())
@@ -168,8 +168,8 @@ where
     results
 }
 
-fn report_names(peers: &[Peer<'_>], results: &BTreeMap<String, Result<(), ()>>, report: &mut Report<'_>) {
-    for Peer { site, address } in peers {
+fn report_names(peers: &[Contact<'_>], results: &BTreeMap<String, Result<(), ()>>, report: &mut Report<'_>) {
+    for Contact { site, address } in peers {
         let Some(result) = results.get(&address.host) else {
             continue;
         };
@@ -192,7 +192,7 @@ fn report_names(peers: &[Peer<'_>], results: &BTreeMap<String, Result<(), ()>>, 
 
 /// Opens a connection to each peer that has a port, and closes it.
 fn report_connections<'a>(
-    peers: impl Iterator<Item = &'a Peer<'a>>,
+    peers: impl Iterator<Item = &'a Contact<'a>>,
     runtime: &tokio::runtime::Runtime,
     report: &mut Report<'_>,
 ) {
@@ -229,7 +229,7 @@ async fn connect(connector: Connector, uri: Uri) -> Result<(), String> {
 }
 
 /// The URL to connect to, and the connector with the component's own TLS.
-fn connection(peer: &Peer<'_>) -> Option<(Uri, Connector)> {
+fn connection(peer: &Contact<'_>) -> Option<(Uri, Connector)> {
     let Address { scheme, host, port } = &peer.address;
     let tls = tls(peer.site);
     let is_secure = match scheme.as_deref() {

@@ -2,7 +2,7 @@
 
 //! The findings about a machine, as problems of the configuration, and their number.
 
-use super::Counts;
+use super::CheckCounts;
 use crate::config::{Problems, Span};
 
 /// The option that a finding is about.
@@ -15,18 +15,18 @@ pub(super) struct Position {
 /// Where findings go.
 pub(super) struct Report<'a> {
     problems: &'a mut Problems,
-    counts: Counts,
+    counts: CheckCounts,
 }
 
 impl<'a> Report<'a> {
     pub(super) fn new(problems: &'a mut Problems) -> Self {
         Self {
             problems,
-            counts: Counts::default(),
+            counts: CheckCounts::default(),
         }
     }
 
-    /// Counts a check. It may have no finding, or several.
+    /// CheckCounts a check. It may have no finding, or several.
     pub(super) fn begin_check(&mut self) {
         self.counts.checks += 1;
     }
@@ -45,7 +45,7 @@ impl<'a> Report<'a> {
         at.help(help).warning(message);
     }
 
-    pub(super) fn counts(&self) -> Counts {
+    pub(super) fn counts(&self) -> CheckCounts {
         self.counts
     }
 }
