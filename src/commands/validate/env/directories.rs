@@ -63,10 +63,10 @@ fn check_watched(site: &Site<'_>, access: Access, report: &mut Report<'_>) {
     };
     let found: Vec<PathBuf> = found.flatten().take(MAX_FILES).collect();
     if found.is_empty() {
-        if let Some(reason) = unreachable(Path::new(&site.text)) {
+        if let Some(reason) = why_blocked(Path::new(&site.text)) {
             return report.error(&at, format!("{shown}: {reason}"), CHANGE_MODE);
         }
-        let help = "make the directory, or start the program that does; the gateway waits for it";
+        let help = "make the directory, or start the program that does";
         return report.warning(&at, format!("{shown} does not exist"), help);
     }
     for directory in found {
@@ -90,7 +90,7 @@ fn check_watched(site: &Site<'_>, access: Access, report: &mut Report<'_>) {
 }
 
 /// Why a missing path can't appear or be read: a part of it is a file, or is closed to this user.
-fn unreachable(path: &Path) -> Option<String> {
+fn why_blocked(path: &Path) -> Option<String> {
     match std::fs::metadata(path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Some(error.to_string()),
         _ => None,
@@ -119,7 +119,7 @@ fn check_storage(site: &Site<'_>, report: &mut Report<'_>) {
             let message = format!("the directory {shown} {reason}");
             return report.error(&at, message, CHANGE_MODE);
         }
-    } else if let Some(reason) = unreachable(path) {
+    } else if let Some(reason) = why_blocked(path) {
         return report.error(&at, format!("{shown}: {reason}"), CHANGE_MODE);
     } else if !creates {
         let help = "make the directory, or set `create_directory: true`";

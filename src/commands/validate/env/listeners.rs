@@ -41,9 +41,7 @@ pub(super) struct Listener {
 impl Listener {
     fn new(at: Position, endpoint: Endpoint, socket_type: SocketType, shown: String) -> Self {
         let addresses = match &endpoint {
-            Endpoint::Tcp { host, port } => {
-                addresses(host, *port).map_err(|error: io::Error| error.to_string())
-            }
+            Endpoint::Tcp { host, port } => addresses(host, *port).map_err(|error| error.to_string()),
             Endpoint::Unix(_) => Ok(Vec::new()),
         };
         Self {
@@ -147,11 +145,12 @@ fn check_tcp(listener: &Listener, report: &mut Report<'_>) {
             );
         }
     };
-    let mut failed = None;
+    let mut failed: Option<(SocketAddr, io::Error)> = None;
     for address in addresses {
         match bind(*address) {
             Ok(()) => {
-                if let Some((other, error)) = failed {
+                // A machine without IPv6 has no second address of `localhost`.
+                if let Some((other, error)) = failed.filter(|(_, error)| is_in_use(error)) {
                     let message = format!(
                         "the gateway would listen on {address} only: {}",
                         why(other, &error)
@@ -172,11 +171,14 @@ fn check_tcp(listener: &Listener, report: &mut Report<'_>) {
 
 /// The reason of a failed bind, with the process that holds the address.
 fn why(address: SocketAddr, error: &io::Error) -> String {
-    let is_in_use = error.kind() == io::ErrorKind::AddrInUse;
-    match port_holders::of_address(address).filter(|_| is_in_use) {
+    match port_holders::of_address(address).filter(|_| is_in_use(error)) {
         Some(holder) => format!("{holder} listens there"),
         None => error.to_string(),
     }
+}
+
+fn is_in_use(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::AddrInUse
 }
 
 fn remedy(error: &io::Error) -> &'static str {

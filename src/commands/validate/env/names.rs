@@ -94,8 +94,14 @@ fn unix_path(text: &str) -> Option<&Path> {
         .map(Path::new)
 }
 
+/// gRPC's own prefixes for resolved names.
+const RESOLVERS: [&str; 4] = ["dns:///", "passthrough:///", "dns:", "passthrough:"];
+
 /// The parts of `host`, `host:port`, `[::1]:port` or a URL. The login of a URL is dropped.
 fn address(text: &str) -> Option<Address> {
+    let resolved = RESOLVERS.iter().find_map(|prefix| text.strip_prefix(prefix));
+    // A host may have the name `dns`.
+    let text = resolved.filter(|rest| rest.contains(':')).unwrap_or(text);
     let (scheme, rest) = match text.split_once("://") {
         Some((scheme, rest)) => (Some(scheme.to_ascii_lowercase()), rest),
         None => (None, text),
@@ -275,6 +281,8 @@ mod tests {
             ("a.example", None, "a.example", None),
             ("a.example:1", None, "a.example", Some(1)),
             ("[::1]:2", None, "::1", Some(2)),
+            ("dns:///a:3", None, "a", Some(3)),
+            ("dns:4", None, "dns", Some(4)),
             ("https://u:p@a.example/x?y", Some("https"), "a.example", None),
             ("nats://a:4222", Some("nats"), "a", Some(4222)),
         ];
