@@ -23,6 +23,7 @@ mod config;
 mod conservation;
 mod debugging;
 mod delivery;
+mod environment;
 mod examples;
 mod exposed;
 mod falling;

@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 
-//! `validate`: everything that can be known about a configuration without opening anything.
+//! `validate`: everything that can be known about a configuration without opening anything, and with `--env` what this
+//! machine lacks for it.
 
+mod env;
 mod findings;
 
 use std::sync::Arc;
 
+use self::env::CheckCounts;
 use self::findings::Findings;
 use super::Failure;
 use super::load::{self, Checked};
@@ -22,6 +25,7 @@ use crate::service::{Graph, Plan};
     after_help = "Exit code 0 when the configuration can run, 1 otherwise. As text, problems are on standard \
 error, and one line about a valid configuration is on standard output. The other forms are on standard \
 output.\n\nExamples:\n  tidegate validate --config gateway.yaml\n  \
+tidegate validate --config gateway.yaml --env\n  \
 tidegate validate --config gateway.yaml --output github"
 )]
 pub struct ValidateArgs {
@@ -30,6 +34,13 @@ pub struct ValidateArgs {
     /// Form of the output
     #[arg(long, value_enum, default_value_t = ValidateOutput::Text)]
     output: ValidateOutput,
+    /// Also check this machine for the components that run: ports, sockets, directories, disks, certificates,
+    /// secrets, limits and names. Starts nothing and changes nothing. Run it as the user of the gateway
+    #[arg(long)]
+    env: bool,
+    /// With `--env`, also connect to the peers, with TLS where it is configured
+    #[arg(long, requires = "env")]
+    connect: bool,
 }
 
 /// The form of the output.
@@ -43,39 +54,88 @@ enum ValidateOutput {
     Github,
 }
 
-/// Loads, checks and builds the graph; prints every problem found.
+/// Loads, checks and builds the graph, and checks the machine if asked to; prints every problem found.
 ///
 /// # Errors
-/// The configuration has errors, a component can't be built, or the runtime can't start.
+/// The configuration has errors, a component can't be built, the machine lacks something, or the runtime can't start.
 pub fn run(args: &ValidateArgs) -> Result<(), Failure> {
-    let (valid, problems) = check(&args.config)?;
+    let mut checked = check_and_build(&args.config)?;
+    let environment = if args.env {
+        check_machine(&mut checked, args.connect)?
+    } else {
+        Environment::Unasked
+    };
+    let Checked { plan, problems, .. } = checked;
+    let valid = plan.filter(|_| !problems.has_errors());
     match args.output {
         ValidateOutput::Text => {
             eprint!("{problems}");
             if let Some(plan) = &valid {
                 print_line!("{}: valid: {}{}", names(&problems), counts(plan), restarts(plan));
             }
+            if let Some(summary) = environment.summary() {
+                print_line!("{summary}");
+            }
         }
-        ValidateOutput::Json => print_line!("{:#}", Findings::of(&problems).json()),
+        ValidateOutput::Json => {
+            let mut json = Findings::of(&problems).json();
+            if let Environment::Checked(counts) = environment {
+                json["environment"] = counts.json();
+            }
+            print_line!("{json:#}");
+        }
         ValidateOutput::Github => {
             for command in Findings::of(&problems).workflow_commands() {
                 print_line!("{command}");
+            }
+            if let Some(summary) = environment.summary() {
+                print_line!("::notice::{summary}");
             }
         }
     }
     valid.map(drop).ok_or(Failure::Reported)
 }
 
+/// What is known about the machine.
+enum Environment {
+    Unasked,
+    /// The configuration has errors: it is not known what it needs.
+    Unchecked,
+    Checked(CheckCounts),
+}
+
+impl Environment {
+    /// The line for people.
+    fn summary(&self) -> Option<String> {
+        match self {
+            Self::Unasked => None,
+            Self::Unchecked => Some("environment: not checked, correct the configuration first".to_owned()),
+            Self::Checked(counts) => Some(format!("environment: {counts}")),
+        }
+    }
+}
+
+/// Checks the machine, and notes what it lacks.
+fn check_machine(checked: &mut Checked, connects: bool) -> Result<Environment, Failure> {
+    let (Some(document), Some(plan)) = (&checked.document, &checked.plan) else {
+        return Ok(Environment::Unchecked);
+    };
+    env::check(document, plan, connects, &mut checked.problems).map(Environment::Checked)
+}
+
 /// Loads, checks and builds the graph: the plan if it can run, and all problems. Prints nothing.
 pub(super) fn check(config: &load::ConfigArgs) -> Result<(Option<Plan>, Problems), Failure> {
-    let Checked {
-        plan, mut problems, ..
-    } = load::check(config);
-    if let Some(plan) = &plan {
-        build(plan, &mut problems)?;
-    }
+    let Checked { plan, problems, .. } = check_and_build(config)?;
     let valid = plan.filter(|_| !problems.has_errors());
     Ok((valid, problems))
+}
+
+fn check_and_build(config: &load::ConfigArgs) -> Result<Checked, Failure> {
+    let mut checked = load::check(config);
+    if let Some(plan) = &checked.plan {
+        build(plan, &mut checked.problems)?;
+    }
+    Ok(checked)
 }
 
 /// Builds the graph, and notes what components report.

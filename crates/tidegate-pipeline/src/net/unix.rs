@@ -219,7 +219,11 @@ fn temporary_name(path: &Path) -> PathBuf {
     path.with_file_name(format!(".{:08x}", rand::random::<u32>()))
 }
 
-fn check_vacant(path: &Path, socket_type: SocketType) -> Result<(), ListenError> {
+/// Checks that a socket file can take the path. It may replace a socket without a listener.
+///
+/// # Errors
+/// `InUse`: a process listens on the socket. `NotASocket`: another kind of file has the path.
+pub fn check_vacant(path: &Path, socket_type: SocketType) -> Result<(), ListenError> {
     let Ok(metadata) = std::fs::symlink_metadata(path) else {
         return Ok(());
     };

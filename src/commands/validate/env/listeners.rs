@@ -1,0 +1,323 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//! Addresses and sockets to listen on: whether they are free now, and whether two components want the same.
+
+use std::ffi::OsStr;
+use std::io;
+use std::net::{SocketAddr, ToSocketAddrs};
+use std::path::Path;
+
+use rustix::fs::Access;
+use rustix::net::SocketType;
+use tokio::net::TcpSocket;
+
+use super::directories::denied;
+use super::port_holders::{self, overlap};
+use super::report::{Position, Report};
+use super::roles::Role;
+use super::sites::Site;
+use crate::config::{Document, Node};
+use crate::net::Endpoint;
+use crate::net::unix::check_vacant;
+use crate::service::Plan;
+
+/// The longest path of a socket, in bytes.
+const MAX_SOCKET_PATH: usize = 107;
+
+/// The length of the hidden name that a socket has before its permissions are set: `.`, and 8 digits.
+const HIDDEN_NAME: usize = 9;
+
+/// An endpoint that the gateway binds at its start.
+pub(super) struct Listener {
+    at: Position,
+    endpoint: Endpoint,
+    socket_type: SocketType,
+    /// The value in quotes, or `the value` where it must not be shown.
+    shown: String,
+    /// The addresses of the host, or why there are none.
+    addresses: Result<Vec<SocketAddr>, String>,
+}
+
+impl Listener {
+    fn new(at: Position, endpoint: Endpoint, socket_type: SocketType, shown: String) -> Self {
+        let addresses = match &endpoint {
+            Endpoint::Tcp { host, port } => addresses(host, *port).map_err(|error| error.to_string()),
+            Endpoint::Unix(_) => Ok(Vec::new()),
+        };
+        Self {
+            at,
+            endpoint,
+            socket_type,
+            shown,
+            addresses,
+        }
+    }
+
+    fn of_site(site: &Site<'_>) -> Option<Self> {
+        let (endpoint, socket_type) = match site.role {
+            Role::Listen => (site.text.parse::<Endpoint>().ok()?, SocketType::STREAM),
+            Role::StreamSocket => (Endpoint::Unix(site.text.as_str().into()), SocketType::STREAM),
+            Role::DatagramSocket => (Endpoint::Unix(site.text.as_str().into()), SocketType::DGRAM),
+            _ => return None,
+        };
+        Some(Self::new(site.position(), endpoint, socket_type, site.shown()))
+    }
+
+    /// Whether this and another listener can't both be bound.
+    fn clashes(&self, other: &Self) -> bool {
+        match (&self.endpoint, &other.endpoint) {
+            (Endpoint::Unix(one), Endpoint::Unix(other)) => one == other,
+            (Endpoint::Tcp { port: 0, .. }, _) => false,
+            // A host with several addresses takes the first free one.
+            (Endpoint::Tcp { .. }, Endpoint::Tcp { .. }) => {
+                let [own, others] =
+                    [self, other].map(|listener| listener.addresses.as_deref().unwrap_or_default());
+                let pair = own.first().zip(others.first());
+                pair.is_some_and(|(one, other)| one.port() == other.port() && overlap(one.ip(), other.ip()))
+            }
+            _ => false,
+        }
+    }
+}
+
+/// All listeners of the components that run, and those of the gateway's own metrics.
+pub(super) fn all(sites: &[Site<'_>], document: &Document, plan: &Plan) -> Vec<Listener> {
+    let of_components = sites.iter().filter_map(Listener::of_site);
+    let telemetry = document.service.telemetry.as_ref();
+    let at = Position {
+        span: telemetry.map(|node| node.key_span().unwrap_or(node.span())),
+        path: "service::telemetry::metrics".to_owned(),
+    };
+    // Another check reports an address that can't be read.
+    let pages = plan.telemetry.metrics.pages().unwrap_or_default();
+    let of_telemetry = pages.into_iter().map(|(endpoint, _)| {
+        let hides = telemetry.is_some_and(has_substitution);
+        let shown = if hides {
+            "the value".to_owned()
+        } else {
+            format!("\"{endpoint}\"")
+        };
+        Listener::new(at.clone(), endpoint, SocketType::STREAM, shown)
+    });
+    of_components.chain(of_telemetry).collect()
+}
+
+/// Whether a value came out of `${...}`.
+fn has_substitution(node: &Node) -> bool {
+    let entries = node.as_map().unwrap_or_default();
+    let items = node.as_list().unwrap_or_default();
+    node.is_substituted()
+        || entries.iter().any(|entry| has_substitution(&entry.value))
+        || items.iter().any(has_substitution)
+}
+
+pub(super) fn check(listeners: &[Listener], report: &mut Report<'_>) {
+    for (index, listener) in listeners.iter().enumerate() {
+        report.begin_check();
+        let earlier = listeners
+            .iter()
+            .take(index)
+            .find(|earlier| listener.clashes(earlier));
+        if let Some(earlier) = earlier {
+            report.error(
+                &listener.at,
+                format!("{} listens there too, on {}", earlier.at.path, earlier.shown),
+                "give each its own address",
+            );
+        }
+        match &listener.endpoint {
+            Endpoint::Tcp { .. } => check_tcp(listener, report),
+            Endpoint::Unix(path) => check_unix(listener, path, report),
+        }
+    }
+}
+
+fn check_tcp(listener: &Listener, report: &mut Report<'_>) {
+    let (at, shown) = (&listener.at, &listener.shown);
+    let addresses = match &listener.addresses {
+        Ok(addresses) => addresses,
+        Err(error) => {
+            let message = format!("can't resolve the host of {shown}: {error}");
+            return report.error(
+                at,
+                message,
+                "write an address of this machine, or fix the name in DNS",
+            );
+        }
+    };
+    let mut failed: Option<(SocketAddr, io::Error)> = None;
+    for address in addresses {
+        match bind(*address) {
+            Ok(()) => {
+                // A machine without IPv6 has no second address of `localhost`.
+                if let Some((other, error)) = failed.filter(|(_, error)| is_in_use(error)) {
+                    let message = format!(
+                        "the gateway would listen on {address} only: {}",
+                        why(other, &error)
+                    );
+                    report.warning(at, message, "write the address that clients connect to");
+                }
+                return;
+            }
+            Err(error) if failed.is_none() => failed = Some((*address, error)),
+            Err(_) => {}
+        }
+    }
+    if let Some((address, error)) = failed {
+        let message = format!("can't listen on {shown}: {}", why(address, &error));
+        report.error(at, message, remedy(&error));
+    }
+}
+
+/// The reason of a failed bind, with the process that holds the address.
+fn why(address: SocketAddr, error: &io::Error) -> String {
+    match port_holders::of_address(address).filter(|_| is_in_use(error)) {
+        Some(holder) => format!("{holder} listens there"),
+        None => error.to_string(),
+    }
+}
+
+fn is_in_use(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::AddrInUse
+}
+
+fn remedy(error: &io::Error) -> &'static str {
+    match error.kind() {
+        io::ErrorKind::AddrInUse => {
+            "stop that process or choose another port; a gateway that runs with this configuration holds its ports too"
+        }
+        io::ErrorKind::AddrNotAvailable => "write an address of an interface of this machine",
+        io::ErrorKind::PermissionDenied => {
+            "choose a port from 1024, or give the gateway the capability CAP_NET_BIND_SERVICE"
+        }
+        _ => "choose another address",
+    }
+}
+
+/// Binds and releases an address. No client can connect meanwhile, because the socket does not listen.
+fn bind(address: SocketAddr) -> io::Result<()> {
+    let socket = match address {
+        SocketAddr::V4(_) => TcpSocket::new_v4()?,
+        SocketAddr::V6(_) => TcpSocket::new_v6()?,
+    };
+    // As the gateway binds: connections that have just ended do not hold the port.
+    socket.set_reuseaddr(true)?;
+    socket.bind(address)
+}
+
+/// The addresses in the order in which the gateway tries them. An empty host means every interface.
+fn addresses(host: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
+    if !host.is_empty() {
+        return Ok((host, port).to_socket_addrs()?.collect());
+    }
+    let any = SocketAddr::from(([0u16; 8], port));
+    match bind(any) {
+        // The machine has no IPv6.
+        Err(error) if error.kind() != io::ErrorKind::AddrInUse => {
+            Ok(vec![SocketAddr::from(([0u8; 4], port))])
+        }
+        _ => Ok(vec![any]),
+    }
+}
+
+fn check_unix(listener: &Listener, path: &Path, report: &mut Report<'_>) {
+    let (at, shown) = (&listener.at, &listener.shown);
+    let name = path.file_name().map_or(0, OsStr::len);
+    // The socket begins with a hidden name in the same directory.
+    let length = path.as_os_str().len() - name + name.max(HIDDEN_NAME);
+    if length > MAX_SOCKET_PATH {
+        let message = format!("{shown} is too long for a socket: {length} bytes, limit {MAX_SOCKET_PATH}");
+        return report.error(at, message, "choose a shorter path");
+    }
+    let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+    let directory = directory.unwrap_or(Path::new("."));
+    if !directory.is_dir() {
+        let message = format!("the directory of {shown} does not exist");
+        return report.error(at, message, "make the directory first");
+    }
+    if let Some(reason) = denied(directory, Access::WRITE_OK | Access::EXEC_OK) {
+        let message = format!("can't make the socket {shown}: its directory {reason}");
+        return report.error(at, message, "let the gateway's user write into the directory");
+    }
+    if let Err(error) = check_vacant(path, listener.socket_type) {
+        let reason = match error {
+            crate::net::ListenError::InUse(_) => "another process listens there",
+            _ => "the file exists and is not a socket",
+        };
+        let message = format!("can't make the socket {shown}: {reason}");
+        report.error(
+            at,
+            message,
+            "stop the process, move the file away, or choose another path",
+        );
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpListener;
+    use std::os::unix::net::UnixListener;
+
+    use super::super::sites::tests::with_sites;
+    use super::*;
+
+    /// The messages about two receivers' endpoints.
+    fn messages(one: &str, other: &str) -> String {
+        let text = format!(
+            "
+receivers: {{otlp: {{protocols: {{grpc: {{endpoint: \"{one}\"}}, http: {{endpoint: \"{other}\"}}}}}}}}
+exporters: {{nop: }}
+service: {{pipelines: {{logs: {{receivers: [otlp], exporters: [nop]}}}}}}
+"
+        );
+        let mut messages = String::new();
+        with_sites(&text, |sites, problems| {
+            let listeners: Vec<_> = sites.iter().filter_map(Listener::of_site).collect();
+            check(&listeners, &mut Report::new(problems));
+            messages = problems.to_string();
+        });
+        messages
+    }
+
+    #[test]
+    fn a_held_port_names_its_holder_and_a_free_one_is_fine() {
+        let held = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = held.local_addr().unwrap().to_string();
+        let messages_of_held = messages(&address, "127.0.0.1:0");
+        let pid = format!("(pid {}) listens there", std::process::id());
+        assert!(messages_of_held.contains(&pid), "{messages_of_held}");
+        assert!(messages_of_held.contains("protocols::grpc::endpoint"));
+        drop(held);
+        assert_eq!(messages("127.0.0.1:0", "127.0.0.1:0"), "");
+    }
+
+    #[test]
+    fn two_listeners_on_one_address_are_an_error_of_the_second() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("a.sock");
+        let socket = path.to_str().unwrap();
+        let said = messages(socket, socket);
+        assert!(
+            said.contains("http::endpoint: receivers::otlp::protocols::grpc::endpoint listens there too")
+        );
+        assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn sockets_need_a_directory_a_short_path_and_no_listener() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = |name: &str| directory.path().join(name).to_str().unwrap().to_owned();
+        let _live = UnixListener::bind(path("live")).unwrap();
+        std::fs::write(path("file"), "").unwrap();
+        for (name, expected) in [
+            ("live".to_owned(), "another process listens there"),
+            ("file".to_owned(), "exists and is not a socket"),
+            ("missing/a".to_owned(), "does not exist"),
+            ("x".repeat(120), "too long for a socket"),
+        ] {
+            let said = messages(&path(&name), "127.0.0.1:0");
+            assert!(said.contains(expected), "{name}: {said}");
+        }
+        assert_eq!(messages(&path("new"), "127.0.0.1:0"), "");
+    }
+}

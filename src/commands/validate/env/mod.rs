@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//! `validate --env`: what this machine lacks for a configuration. It starts no component and leaves nothing behind.
+
+mod certificates;
+mod der;
+mod directories;
+mod limits;
+mod listeners;
+mod names;
+mod port_holders;
+mod report;
+mod roles;
+mod sites;
+
+use std::fmt;
+
+use serde_json::{Value, json};
+
+use self::report::Report;
+use crate::commands::Failure;
+use crate::config::{Document, Problems};
+use crate::service::Plan;
+
+/// The number of checks, and their results.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct CheckCounts {
+    checks: usize,
+    errors: usize,
+    warnings: usize,
+}
+
+impl CheckCounts {
+    /// The object for programs.
+    pub(super) fn json(self) -> Value {
+        json!({"checks": self.checks, "errors": self.errors, "warnings": self.warnings})
+    }
+}
+
+impl fmt::Display for CheckCounts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let plural = |count: usize| if count == 1 { "" } else { "s" };
+        let Self {
+            checks,
+            errors,
+            warnings,
+        } = *self;
+        write!(
+            f,
+            "{checks} check{}, {errors} error{}, {warnings} warning{}",
+            plural(checks),
+            plural(errors),
+            plural(warnings)
+        )
+    }
+}
+
+/// Checks the machine for all components that run. With `connects`, it also opens connections to peers.
+///
+/// # Errors
+/// The runtime that resolves names can't start.
+pub(super) fn check(
+    document: &Document,
+    plan: &Plan,
+    connects: bool,
+    problems: &mut Problems,
+) -> Result<CheckCounts, Failure> {
+    let sites = sites::used(document, plan);
+    let mut report = Report::new(problems);
+    listeners::check(&listeners::all(&sites, document, plan), &mut report);
+    directories::check(&sites, &mut report);
+    certificates::check(&sites, &mut report);
+    limits::check(&sites, &mut report);
+    names::check(&sites, connects, &mut report)?;
+    Ok(report.counts())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_summary_counts_checks_errors_and_warnings() {
+        let counts = CheckCounts {
+            checks: 14,
+            errors: 1,
+            warnings: 2,
+        };
+        assert_eq!(counts.to_string(), "14 checks, 1 error, 2 warnings");
+        assert_eq!(counts.json()["checks"], 14);
+        assert_eq!(
+            CheckCounts::default().to_string(),
+            "0 checks, 0 errors, 0 warnings"
+        );
+    }
+}

@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//! The process that listens on a TCP port, as far as `/proc` shows it to this user.
+
+use std::fs;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::path::Path;
+
+/// The state of a listening socket in `/proc/net/tcp`.
+const LISTENING: &str = "0A";
+
+/// `nginx (pid 4711)`: the process that listens on an address.
+pub(super) fn of_address(address: SocketAddr) -> Option<String> {
+    let tables = ["/proc/net/tcp", "/proc/net/tcp6"];
+    let inode = tables.iter().find_map(|table| {
+        let text = fs::read_to_string(table).ok()?;
+        text.lines()
+            .skip(1)
+            .find_map(|line| inode_of_listener(line, address))
+    })?;
+    process_with(&format!("socket:[{inode}]"))
+}
+
+/// The inode of the socket of a line, if it listens on this address.
+fn inode_of_listener(line: &str, address: SocketAddr) -> Option<u64> {
+    let fields: Vec<&str> = line.split_whitespace().collect();
+    let (local, state, inode) = (fields.get(1)?, fields.get(3)?, fields.get(9)?);
+    let (ip, port) = local.split_once(':')?;
+    let port = u16::from_str_radix(port, 16).ok()?;
+    let listens = *state == LISTENING && port == address.port() && overlap(ip_of(ip)?, address.ip());
+    inode.parse().ok().filter(|_| listens)
+}
+
+/// Whether one socket on each address can't have the same port.
+pub(super) fn overlap(one: IpAddr, other: IpAddr) -> bool {
+    let (one, other) = (one.to_canonical(), other.to_canonical());
+    // `[::]` takes the port of IPv4 too. `0.0.0.0` does not take that of IPv6.
+    let covers = |wide: IpAddr, ip: IpAddr| wide.is_unspecified() && (wide.is_ipv6() || ip.is_ipv4());
+    one == other || covers(one, other) || covers(other, one)
+}
+
+/// An address as the kernel writes it: words of 32 bits in the order of the machine, as hexadecimal numbers.
+fn ip_of(hex: &str) -> Option<IpAddr> {
+    let word = |index: usize| {
+        let digits = hex.get(index * 8..index * 8 + 8)?;
+        u32::from_str_radix(digits, 16).ok().map(u32::to_ne_bytes)
+    };
+    if hex.len() == 8 {
+        return Some(Ipv4Addr::from(word(0)?).into());
+    }
+    let mut octets = [0; 16];
+    for (index, bytes) in octets.chunks_exact_mut(4).enumerate() {
+        bytes.copy_from_slice(&word(index)?);
+    }
+    Some(Ipv6Addr::from(octets).into())
+}
+
+/// The first process that has a descriptor of this name. Other users' processes are not readable.
+fn process_with(descriptor: &str) -> Option<String> {
+    let processes = fs::read_dir("/proc").ok()?.flatten();
+    let mut numbered = processes.filter(|process| {
+        let name = process.file_name();
+        name.to_str().is_some_and(|name| name.parse::<u32>().is_ok())
+    });
+    let found = numbered.find(|process| has_descriptor(&process.path(), descriptor))?;
+    let name = fs::read_to_string(found.path().join("comm")).unwrap_or_default();
+    let name: String = name.trim().chars().filter(|c| !c.is_control()).collect();
+    Some(format!("{name} (pid {})", found.file_name().to_string_lossy()))
+}
+
+fn has_descriptor(process: &Path, descriptor: &str) -> bool {
+    let Ok(descriptors) = fs::read_dir(process.join("fd")) else {
+        return false;
+    };
+    descriptors
+        .flatten()
+        .any(|entry| fs::read_link(entry.path()).is_ok_and(|target| target.as_os_str() == descriptor))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpListener;
+
+    use super::*;
+
+    #[test]
+    fn the_holder_of_a_port_is_this_process() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let holder = of_address(listener.local_addr().unwrap()).unwrap();
+        let pid = format!("(pid {})", std::process::id());
+        assert!(holder.ends_with(&pid), "{holder}");
+    }
+
+    #[test]
+    fn lines_of_other_states_ports_and_addresses_do_not_match() {
+        let line = |local: &str, state: &str| {
+            format!(
+                "   0: {local} 00000000:0000 {state} 00000000:00000000 00:00000000 00000000 0 0 4711 1 0 100 0"
+            )
+        };
+        let address = "127.0.0.1:8080".parse().unwrap();
+        let local = if cfg!(target_endian = "little") {
+            "0100007F:1F90"
+        } else {
+            "7F000001:1F90"
+        };
+        for (line, expected) in [
+            (line(local, "0A"), Some(4711)),
+            (line("00000000:1F90", "0A"), Some(4711)),
+            (line(local, "01"), None),
+            (line("00000000:1F91", "0A"), None),
+            ("garbage".to_owned(), None),
+            (String::new(), None),
+        ] {
+            assert_eq!(inode_of_listener(&line, address), expected, "{line}");
+        }
+    }
+
+    #[test]
+    fn an_address_of_all_interfaces_overlaps_with_each() {
+        for (one, other, expected) in [
+            ("127.0.0.1", "127.0.0.1", true),
+            ("127.0.0.1", "127.0.0.2", false),
+            ("0.0.0.0", "127.0.0.1", true),
+            ("127.0.0.1", "0.0.0.0", true),
+            ("::", "127.0.0.1", true),
+            ("0.0.0.0", "::1", false),
+            ("::1", "::", true),
+        ] {
+            let [one, other] = [one, other].map(|ip| ip.parse().unwrap());
+            assert_eq!(overlap(one, other), expected, "{one} {other}");
+        }
+    }
+}

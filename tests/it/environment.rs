@@ -1,0 +1,217 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//! `tidegate validate --env`: what a machine lacks for a configuration, found without a trace.
+
+use std::fs;
+use std::net::TcpListener;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+use super::kit::free_port;
+use super::kit::gateway::tidegate;
+
+/// A configuration with a receiver, an exporter, and a page of own metrics on a free port.
+fn config(receiver: &str, exporter: &str) -> String {
+    let port = free_port();
+    let [receiver_id, exporter_id] = [receiver, exporter].map(|text| text.split(':').next().unwrap());
+    format!(
+        "receivers:
+  {receiver}
+exporters:
+  {exporter}
+service:
+  telemetry: {{metrics: {{address: \"127.0.0.1:{port}\"}}}}
+  pipelines: {{metrics: {{receivers: [{receiver_id}], exporters: [{exporter_id}]}}}}
+"
+    )
+}
+
+/// The exit code, standard output and standard error of `validate` in a directory.
+fn validate(directory: &Path, text: &str, arguments: &[&str]) -> (Option<i32>, String, String) {
+    fs::write(directory.join("gateway.yaml"), text).unwrap();
+    let mut command = tidegate();
+    command
+        .current_dir(directory)
+        .args(["validate", "--config", "gateway.yaml"])
+        .args(arguments);
+    let output = command.output().unwrap();
+    let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
+    (output.status.code(), text(output.stdout), text(output.stderr))
+}
+
+/// The names of all files in a directory.
+fn names(directory: &Path) -> Vec<String> {
+    let entries = fs::read_dir(directory).unwrap();
+    let mut names: Vec<_> = entries
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect();
+    names.sort_unstable();
+    names
+}
+
+#[test]
+fn a_machine_that_has_everything_passes_and_nothing_is_left_behind() {
+    let directory = TempDir::new().unwrap();
+    let port = free_port();
+    fs::create_dir(directory.path().join("rings")).unwrap();
+    let text = "extensions:
+  file_storage: {directory: store/a, create_directory: true, max_size: 64KiB, segment_size: 64KiB}
+receivers:
+  nixl: {directories: [rings]}
+  uds: {stream: {path: events.sock}}
+  nop:
+exporters:
+  prometheus: {endpoint: \"127.0.0.1:PAGE\"}
+  otlp: {endpoint: \"localhost:4317\", tls: {insecure: true}, sending_queue: {storage: file_storage}}
+  file: {path: out.json}
+  file/unused: {path: missing/out.json}
+service:
+  extensions: [file_storage]
+  telemetry: {metrics: {address: \"127.0.0.1:OWN\"}}
+  pipelines:
+    metrics: {receivers: [nixl, uds], exporters: [prometheus, otlp, file]}
+    logs: {receivers: [nop], exporters: [otlp]}
+"
+    .replace("PAGE", &port.to_string())
+    .replace("OWN", &free_port().to_string());
+    let (code, summary, said) = validate(directory.path(), &text, &["--env"]);
+    assert_eq!((code, said.as_str()), (Some(0), ""), "{summary}");
+    assert!(summary.contains("gateway.yaml: valid: "), "{summary}");
+    assert!(summary.contains("\nenvironment: "), "{summary}");
+    assert!(summary.ends_with(" checks, 0 errors, 0 warnings\n"), "{summary}");
+    assert_eq!(names(directory.path()), ["gateway.yaml", "rings"]);
+    assert_eq!(names(&directory.path().join("rings")).len(), 0);
+    TcpListener::bind(("127.0.0.1", port)).expect("the port is free again");
+}
+
+#[test]
+fn a_port_of_another_process_is_an_error_with_its_holder() {
+    let directory = TempDir::new().unwrap();
+    let held = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = held.local_addr().unwrap();
+    let text = config("nop:", &format!("prometheus: {{endpoint: \"{address}\"}}"));
+    let (code, summary, said) = validate(directory.path(), &text, &[]);
+    assert_eq!(code, Some(0), "{summary}{said}");
+    let (code, summary, said) = validate(directory.path(), &text, &["--env"]);
+    assert_eq!(code, Some(1), "{summary}");
+    assert!(
+        said.contains("gateway.yaml:4:26: error: exporters::prometheus::endpoint: "),
+        "{said}"
+    );
+    assert!(
+        said.contains(&format!("(pid {}) listens there", std::process::id())),
+        "{said}"
+    );
+    assert!(summary.ends_with(" checks, 1 error, 0 warnings\n"), "{summary}");
+}
+
+#[test]
+fn an_expired_certificate_is_an_error_and_an_open_key_a_warning() {
+    let directory = TempDir::new().unwrap();
+    let key = rcgen::KeyPair::generate().unwrap();
+    let mut params = rcgen::CertificateParams::new(vec!["localhost".to_owned()]).unwrap();
+    params.not_before = rcgen::date_time_ymd(2000, 1, 1);
+    params.not_after = rcgen::date_time_ymd(2001, 1, 1);
+    let certificate = params.self_signed(&key).unwrap();
+    fs::write(directory.path().join("cert.pem"), certificate.pem()).unwrap();
+    fs::write(directory.path().join("key.pem"), key.serialize_pem()).unwrap();
+    let mode = fs::Permissions::from_mode(0o644);
+    fs::set_permissions(directory.path().join("key.pem"), mode).unwrap();
+    let receiver = format!(
+        "otlp: {{protocols: {{grpc: {{endpoint: \"127.0.0.1:{}\", tls: {{cert_file: cert.pem, key_file: key.pem}}}}}}}}",
+        free_port()
+    );
+    let text = config(&receiver, "nop:");
+    let (code, summary, said) = validate(directory.path(), &text, &["--env", "--output", "json"]);
+    assert_eq!((code, said.as_str()), (Some(1), ""), "{summary}");
+    let json: Value = serde_json::from_str(&summary).unwrap();
+    let problem = &json["problems"][0];
+    assert_eq!(
+        problem["path"],
+        "receivers::otlp::protocols::grpc::tls::cert_file"
+    );
+    assert_eq!(problem["line"], 2);
+    let message = problem["message"].as_str().unwrap();
+    assert!(message.contains("expired at 2001-01-01T00:00:00Z"), "{message}");
+    let warnings = json["warnings"].to_string();
+    assert!(
+        warnings.contains("all users of this machine can read"),
+        "{warnings}"
+    );
+    assert_eq!(json["environment"]["errors"], 1);
+}
+
+#[test]
+fn directories_that_can_not_be_read_are_errors() {
+    let directory = TempDir::new().unwrap();
+    // Root may read every directory, but not below a file.
+    fs::write(directory.path().join("file"), "").unwrap();
+    let closed = directory.path().join("closed");
+    fs::create_dir(&closed).unwrap();
+    fs::set_permissions(&closed, fs::Permissions::from_mode(0o0)).unwrap();
+    let mut paths = vec!["file/rings"];
+    if !rustix::process::geteuid().is_root() {
+        paths.push("closed");
+    }
+    for path in paths {
+        let text = config(&format!("nixl: {{directories: [{path}]}}"), "nop:");
+        let (code, summary, said) = validate(directory.path(), &text, &["--env", "--output", "github"]);
+        assert_eq!((code, said.as_str()), (Some(1), ""), "{summary}");
+        let begin = "::error file=gateway.yaml,line=2,col=24::receivers::nixl::directories[0]: ";
+        assert!(summary.starts_with(begin), "{summary}");
+        assert!(summary.contains("\n::notice::environment: "), "{summary}");
+    }
+}
+
+#[test]
+fn a_name_that_can_not_be_resolved_is_an_error_without_its_login() {
+    let directory = TempDir::new().unwrap();
+    let exporter = "otlphttp: {endpoint: \"https://ada:hunter2@nowhere.invalid/\"}";
+    let (code, summary, said) = validate(directory.path(), &config("nop:", exporter), &["--env"]);
+    assert_eq!(code, Some(1), "{summary}");
+    assert!(
+        said.contains("exporters::otlphttp::endpoint: can't resolve"),
+        "{said}"
+    );
+    assert!(
+        !said.contains("hunter2") && !summary.contains("hunter2"),
+        "{said}"
+    );
+}
+
+#[test]
+fn connections_are_made_only_with_connect() {
+    let directory = TempDir::new().unwrap();
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    listener.set_nonblocking(true).unwrap();
+    let address = listener.local_addr().unwrap();
+    let exporter = format!("otlp: {{endpoint: \"{address}\", tls: {{insecure: true}}}}");
+    let text = config("nop:", &exporter);
+    let (code, summary, said) = validate(directory.path(), &text, &["--env"]);
+    assert_eq!((code, said.as_str()), (Some(0), ""), "{summary}");
+    assert!(listener.accept().is_err(), "nobody has connected");
+    let (code, summary, said) = validate(directory.path(), &text, &["--env", "--connect"]);
+    assert_eq!((code, said.as_str()), (Some(0), ""), "{summary}");
+    listener.accept().expect("a connection");
+    drop(listener);
+    let (code, _, said) = validate(directory.path(), &text, &["--env", "--connect"]);
+    assert_eq!(code, Some(1), "{said}");
+    assert!(
+        said.contains("exporters::otlp::endpoint: can't connect to"),
+        "{said}"
+    );
+}
+
+#[test]
+fn the_machine_is_not_checked_for_a_wrong_configuration() {
+    let directory = TempDir::new().unwrap();
+    let (code, summary, said) = validate(directory.path(), "receivers: {nosuch: }", &["--env"]);
+    assert_eq!(code, Some(1), "{said}");
+    assert_eq!(
+        summary,
+        "environment: not checked, correct the configuration first\n"
+    );
+}
