@@ -26,7 +26,7 @@ pub(super) struct ExporterTables {
 /// The table of the exporter that a reload replaces, if its limits stay; else an empty one.
 pub(super) fn own_table(base: &Context, limits: Limits, replaced: Option<Arc<Table>>) -> Arc<Table> {
     let rules = vec![Rule::newest()];
-    let replaced = replaced.filter(|table| table.is_made_of(&rules, limits));
+    let replaced = replaced.filter(|table| table.has_rules_and_limits(&rules, limits));
     replaced.unwrap_or_else(|| {
         let own = Table::new(base.path.clone(), rules, limits);
         Arc::new(own.bounded_by(base.shared.memory.bounds_of_tables()))

@@ -3,7 +3,7 @@
 //! Builds the graph: exporters first, then pipelines from their end to their beginning, receivers last.
 //!
 //! One instance of a receiver, exporter or connector serves every pipeline that names it. Every pipeline has its
-//! own processor instances. A reload builds the next graph around the instances that it keeps: their outlets lead to new
+//! own processor instances. A reload builds the next graph around the instances that it keeps: their downstreams lead to new
 //! edges from the commit on ([`Graph::connect`]).
 
 use std::collections::{BTreeSet, HashMap};
@@ -20,9 +20,9 @@ use super::writers::{self, SeriesWriter};
 use crate::batch::Signal;
 use crate::component::graph_metrics::{GraphMetrics, NodeMetrics, ReceiverMetrics};
 use crate::component::{
-    ComponentError, ConnectorContext, Consumer, Context, Edge, Entry, EntryCounts, Exporter, ExporterContext,
-    Factory, FanOut, Ledger, Outlet, OutletState, Processor, ProcessorContext, ReceiverContext, Shared,
-    TableHandle,
+    ComponentError, ConnectorContext, Consumer, Context, Downstream, DownstreamState, Edge, Entry,
+    EntryCounts, Exporter, ExporterContext, Factory, FanOut, Ledger, Processor, ProcessorContext,
+    ReceiverContext, Shared, TableHandle,
 };
 use crate::config::{Class, ComponentId, PipelineId};
 
@@ -37,8 +37,8 @@ pub struct Graph {
     pub warnings: Vec<BuildError>,
     /// The tables that exporters show.
     tables: Vec<(Arc<dyn Exporter>, Vec<TableHandle>)>,
-    /// Where the outlets of kept instances lead.
-    connections: Vec<(Arc<Outlet>, Arc<dyn Consumer>)>,
+    /// Where the downstreams of kept instances lead.
+    connections: Vec<(Arc<Downstream>, Arc<dyn Consumer>)>,
 }
 
 /// A failed build, with the component at fault.
@@ -104,10 +104,10 @@ impl Graph {
         }
     }
 
-    /// Leads the outlets of kept instances to this graph, for pushes of the generation `since`.
+    /// Leads the downstreams of kept instances to this graph, for pushes of the generation `since`.
     pub(super) fn connect(&self, since: u64) {
-        for (outlet, next) in &self.connections {
-            outlet.connect(since, next.clone());
+        for (downstream, next) in &self.connections {
+            downstream.connect(since, next.clone());
         }
     }
 }
@@ -144,15 +144,15 @@ struct Builder<'a> {
     errors: Vec<BuildError>,
 }
 
-/// The place of a component: its section, its id, and the end of its path.
+/// The position of a component: its section, its id, and the end of its path.
 #[derive(Clone, Copy)]
-struct Place<'a> {
+struct Position<'a> {
     class: Class,
     id: &'a ComponentId,
     pipeline: Option<&'a PipelineId>,
 }
 
-impl<'a> Place<'a> {
+impl<'a> Position<'a> {
     fn of(class: Class, id: &'a ComponentId) -> Self {
         Self {
             class,
@@ -206,10 +206,10 @@ impl<'a> Builder<'a> {
         }
     }
 
-    fn context(&self, place: Place<'_>) -> Context {
+    fn context(&self, position: Position<'_>) -> Context {
         Context {
-            path: place.path().into(),
-            id: place.id.to_string().into(),
+            path: position.path().into(),
+            id: position.id.to_string().into(),
             shared: self.shared.clone(),
         }
     }
@@ -228,38 +228,42 @@ impl<'a> Builder<'a> {
         running.filter(move |member| *member.path == *path)
     }
 
-    /// The outlet of a component. That of a kept instance leads to `next` from the commit on.
-    fn outlet(&mut self, kept: Option<&Arc<Outlet>>, next: Arc<dyn Consumer>) -> Arc<Outlet> {
+    /// The downstream of a component. That of a kept instance leads to `next` from the commit on.
+    fn downstream(&mut self, kept: Option<&Arc<Downstream>>, next: Arc<dyn Consumer>) -> Arc<Downstream> {
         match kept {
-            Some(outlet) => {
-                self.graph.connections.push((outlet.clone(), next));
-                outlet.clone()
+            Some(downstream) => {
+                self.graph.connections.push((downstream.clone(), next));
+                downstream.clone()
             }
-            None => Arc::new(Outlet::new(self.shared.wiring.clone(), next, OutletState::Open)),
+            None => Arc::new(Downstream::new(
+                self.shared.wiring.clone(),
+                next,
+                DownstreamState::Open,
+            )),
         }
     }
 
     /// Adds a kept or a built instance, or records the error of the build.
     fn add<T>(
         &mut self,
-        place: Place<'_>,
+        position: Position<'_>,
         parts: Parts,
-        outlets: [Option<Arc<Outlet>>; 3],
+        downstreams: [Option<Arc<Downstream>>; 3],
         built: Result<T, ComponentError>,
         instance: impl FnOnce(T) -> Instance,
     ) {
         match built {
             Ok(one) => self.graph.members.push(GraphMember {
-                path: place.path().into(),
-                class: place.class,
+                path: position.path().into(),
+                class: position.class,
                 parts,
                 instance: instance(one),
                 table: None,
-                outlets,
+                downstreams,
             }),
             Err(error) => self.errors.push(BuildError {
-                class: place.class,
-                id: place.id.clone(),
+                class: position.class,
+                id: position.id.clone(),
                 error,
             }),
         }
@@ -270,12 +274,14 @@ impl<'a> Builder<'a> {
         let planned = |id: &'a ComponentId| Some((id, plan.extensions.get(id)?));
         let all: Vec<_> = plan.extension_order.iter().filter_map(planned).collect();
         let all = all.into_iter().map(|(id, planned)| {
-            let place = Place::of(Class::Extension, id);
-            (place, planned, parts(planned, [false; 3], [false; 3]))
+            let position = Position::of(Class::Extension, id);
+            (position, planned, parts(planned, [false; 3], [false; 3]))
         });
         let all: Vec<_> = all.collect();
         let is_kept = |member: &GraphMember| {
-            let mut same = all.iter().filter(|(place, ..)| place.path() == *member.path);
+            let mut same = all
+                .iter()
+                .filter(|(position, ..)| position.path() == *member.path);
             same.any(|(.., parts)| *parts == member.parts)
         };
         let running = self.running.iter();
@@ -283,33 +289,33 @@ impl<'a> Builder<'a> {
         let prefix = Class::Extension.section().len() + 2;
         self.changed_extensions = gone.map(|member| member.path[prefix..].to_owned()).collect();
         for (
-            place,
+            position,
             Planned {
                 factory, settings, ..
             },
             parts,
         ) in all
         {
-            if let Some(member) = self.kept(&place.path(), &parts) {
+            if let Some(member) = self.kept(&position.path(), &parts) {
                 self.graph.members.push(member);
                 continue;
             }
-            let built = (factory.build)(settings, self.context(place));
+            let built = (factory.build)(settings, self.context(position));
             if let Ok(extension) = &built {
                 self.shared
                     .services
-                    .add(place.id.to_string(), extension.services());
+                    .add(position.id.to_string(), extension.services());
             }
-            self.add(place, parts, [const { None }; 3], built, Instance::Extension);
+            self.add(position, parts, [const { None }; 3], built, Instance::Extension);
         }
     }
 
     fn exporters(&mut self) {
         let plan = self.plan;
         for (id, planned) in &plan.exporters {
-            let place = Place::of(Class::Exporter, id);
-            let base = self.context(place);
-            let ledgers = self.ledgers(place, &base.path);
+            let position = Position::of(Class::Exporter, id);
+            let base = self.context(position);
+            let ledgers = self.ledgers(position, &base.path);
             if ledgers.iter().all(Option::is_none) {
                 continue;
             }
@@ -325,7 +331,7 @@ impl<'a> Builder<'a> {
                 };
                 let built = (planned.factory.build)(&planned.settings, context);
                 let before = self.graph.members.len();
-                self.add(place, parts, [const { None }; 3], built, Instance::Exporter);
+                self.add(position, parts, [const { None }; 3], built, Instance::Exporter);
                 if self.graph.members.len() == before {
                     continue;
                 }
@@ -342,24 +348,24 @@ impl<'a> Builder<'a> {
     }
 
     /// A ledger for each signal whose pipelines name the component at their end.
-    fn ledgers(&mut self, place: Place<'_>, path: &Arc<str>) -> [Option<Arc<Ledger>>; 3] {
+    fn ledgers(&mut self, position: Position<'_>, path: &Arc<str>) -> [Option<Arc<Ledger>>; 3] {
         Signal::ALL.map(|signal| {
             let mut fed = self.plan.pipelines.iter();
-            let is_used = fed.any(|p| p.id.signal == signal && p.exporters.contains(place.id));
-            is_used.then(|| self.open_ledger(place, path, signal))
+            let is_used = fed.any(|p| p.id.signal == signal && p.exporters.contains(position.id));
+            is_used.then(|| self.open_ledger(position, path, signal))
         })
     }
 
     /// The ledger of a component. Instances that follow each other share it, so that no count falls.
-    fn open_ledger(&mut self, place: Place<'_>, path: &Arc<str>, signal: Signal) -> Arc<Ledger> {
+    fn open_ledger(&mut self, position: Position<'_>, path: &Arc<str>, signal: Signal) -> Arc<Ledger> {
         let mut counted = self.counted.nodes.iter();
         let known = counted.find(|node| node.path == *path && node.signal == signal);
         let ledger = known.map_or_else(Arc::default, |node| node.ledger.clone());
         self.graph.metrics.nodes.push(NodeMetrics {
-            class: place.class,
-            id: place.id.to_string().into(),
+            class: position.class,
+            id: position.id.to_string().into(),
             path: path.clone(),
-            pipeline: place.pipeline.map(|pipeline| pipeline.to_string().into()),
+            pipeline: position.pipeline.map(|pipeline| pipeline.to_string().into()),
             signal,
             ledger: ledger.clone(),
         });
@@ -394,27 +400,27 @@ impl<'a> Builder<'a> {
             .processors
             .iter()
             .map(|id| {
-                let place = Place {
+                let position = Position {
                     class: Class::Processor,
                     id,
                     pipeline: Some(&pipeline.id),
                 };
-                let base = self.context(place);
-                let ledger = self.open_ledger(place, &base.path, signal);
-                (place, base, ledger)
+                let base = self.context(position);
+                let ledger = self.open_ledger(position, &base.path, signal);
+                (position, base, ledger)
             })
             .collect();
         let mut next = FanOut::to(stages.last().map(|(.., ledger)| ledger.clone()), sinks);
         let mut readers = self.table_readers.after(self.plan, pipeline);
         let mut is_edited = false;
-        for (at, (place, base, ledger)) in stages.iter().enumerate().rev() {
-            let Some(processor) = self.processor(pipeline, *place, base, ledger, next.clone()) else {
+        for (at, (position, base, ledger)) in stages.iter().enumerate().rev() {
+            let Some(processor) = self.processor(pipeline, *position, base, ledger, next.clone()) else {
                 continue;
             };
             self.connect_table(processor.table(), &readers);
             self.series_writers.push(SeriesWriter {
                 pipeline: pipeline.id.clone(),
-                id: place.id.clone(),
+                id: position.id.clone(),
                 outputs: processor.outputs(),
                 is_edited,
             });
@@ -427,7 +433,7 @@ impl<'a> Builder<'a> {
             let from = upstream.map(|(.., ledger)| ledger.clone());
             let edge = Edge::new(from, ledger.clone(), processor).editing(edits);
             next = Arc::new(if self.shared.wants_details() {
-                edge.timed(Some(duration(pipeline, place.id)))
+                edge.timed(Some(duration(pipeline, position.id)))
             } else {
                 edge
             });
@@ -452,19 +458,19 @@ impl<'a> Builder<'a> {
     fn processor(
         &mut self,
         pipeline: &PipelinePlan,
-        place: Place<'_>,
+        position: Position<'_>,
         base: &Context,
         ledger: &Arc<Ledger>,
         next: Arc<dyn Consumer>,
     ) -> Option<Arc<dyn Processor>> {
         let plan = self.plan;
-        let planned = plan.processors.get(place.id)?;
+        let planned = plan.processors.get(position.id)?;
         let (signal, at) = (pipeline.id.signal, pipeline.id.signal as usize);
         let mut only = [false; 3];
         only[at] = true;
         let parts = parts(planned, only, only);
         if let Some(member) = self.kept(&base.path, &parts) {
-            self.outlet(member.outlets[at].as_ref(), next);
+            self.downstream(member.downstreams[at].as_ref(), next);
             let instance = member.instance.clone();
             self.graph.members.push(member);
             return match instance {
@@ -472,21 +478,21 @@ impl<'a> Builder<'a> {
                 _ => None,
             };
         }
-        let outlet = self.outlet(None, next);
+        let downstream = self.downstream(None, next);
         let replaced = self.running_at(&base.path).find_map(GraphMember::own_table);
         let context = ProcessorContext {
             base: base.clone(),
             pipeline: pipeline.id.to_string().into(),
             signal,
-            next: outlet.clone(),
+            next: downstream.clone(),
             ledger: ledger.clone(),
             replaced,
         };
         let built = (planned.factory.build)(&planned.settings, context);
         let processor = built.as_ref().ok().cloned();
-        let mut outlets = [const { None }; 3];
-        outlets[at] = Some(outlet);
-        self.add(place, parts, outlets, built, Instance::Processor);
+        let mut downstreams = [const { None }; 3];
+        downstreams[at] = Some(downstream);
+        self.add(position, parts, downstreams, built, Instance::Processor);
         processor
     }
 
@@ -518,9 +524,9 @@ impl<'a> Builder<'a> {
         }
         let plan = self.plan;
         let planned = plan.connectors.get(id)?;
-        let place = Place::of(Class::Connector, id);
-        let base = self.context(place);
-        let ledgers = self.ledgers(place, &base.path);
+        let position = Position::of(Class::Connector, id);
+        let base = self.context(position);
+        let ledgers = self.ledgers(position, &base.path);
         let nexts = Signal::ALL.map(|signal| {
             let fed = plan
                 .pipelines
@@ -531,26 +537,26 @@ impl<'a> Builder<'a> {
         });
         let parts = parts(planned, used(&ledgers), used(&nexts));
         let kept = self.kept(&base.path, &parts);
-        let mut outlets = [const { None }; 3];
-        for ((outlet, next), at) in outlets.iter_mut().zip(nexts).zip(0..) {
+        let mut downstreams = [const { None }; 3];
+        for ((downstream, next), at) in downstreams.iter_mut().zip(nexts).zip(0..) {
             let kept = kept
                 .as_ref()
-                .and_then(|member: &GraphMember| member.outlets.get(at)?.as_ref());
-            *outlet = next.map(|next| self.outlet(kept, next));
+                .and_then(|member: &GraphMember| member.downstreams.get(at)?.as_ref());
+            *downstream = next.map(|next| self.downstream(kept, next));
         }
         if let Some(member) = kept {
             self.graph.members.push(member);
         } else {
             let context = ConnectorContext {
                 base,
-                outputs: outlets
+                outputs: downstreams
                     .clone()
-                    .map(|outlet| outlet.map(|outlet| outlet as Arc<dyn Consumer>)),
+                    .map(|downstream| downstream.map(|downstream| downstream as Arc<dyn Consumer>)),
                 ledgers: ledgers.clone(),
             };
             let built = (planned.factory.build)(&planned.settings, context);
             built.as_ref().ok()?;
-            self.add(place, parts, outlets, built, Instance::Connector);
+            self.add(position, parts, downstreams, built, Instance::Connector);
         }
         let Some(Instance::Connector(connector)) =
             self.graph.members.last().map(|member| member.instance.clone())
@@ -572,27 +578,27 @@ impl<'a> Builder<'a> {
             if nexts.iter().all(Option::is_none) {
                 continue;
             }
-            let place = Place::of(Class::Receiver, id);
-            let base = self.context(place);
+            let position = Position::of(Class::Receiver, id);
+            let base = self.context(position);
             let parts = parts(planned, [false; 3], used(&nexts));
             let kept = self.kept(&base.path, &parts);
-            let mut outlets = [const { None }; 3];
-            for ((outlet, next), at) in outlets.iter_mut().zip(nexts).zip(0..) {
+            let mut downstreams = [const { None }; 3];
+            for ((downstream, next), at) in downstreams.iter_mut().zip(nexts).zip(0..) {
                 let kept = kept
                     .as_ref()
-                    .and_then(|member: &GraphMember| member.outlets.get(at)?.as_ref());
-                *outlet = next.map(|next| self.outlet(kept, next));
+                    .and_then(|member: &GraphMember| member.downstreams.get(at)?.as_ref());
+                *downstream = next.map(|next| self.downstream(kept, next));
             }
             let entries = Signal::ALL.map(|signal| {
-                let outlet = outlets[signal as usize].clone()?;
-                Some(self.receiver_entry(id, signal, outlet))
+                let downstream = downstreams[signal as usize].clone()?;
+                Some(self.receiver_entry(id, signal, downstream))
             });
             if let Some(member) = kept {
                 self.graph.members.push(member);
             } else {
                 let built = (planned.factory.build)(&planned.settings, ReceiverContext { base, entries });
                 let is_built = built.is_ok();
-                self.add(place, parts, outlets, built, Instance::Receiver);
+                self.add(position, parts, downstreams, built, Instance::Receiver);
                 if !is_built {
                     continue;
                 }
@@ -619,7 +625,7 @@ impl<'a> Builder<'a> {
         (!targets.is_empty()).then(|| FanOut::to(None, targets))
     }
 
-    fn receiver_entry(&mut self, id: &ComponentId, signal: Signal, outlet: Arc<Outlet>) -> Entry {
+    fn receiver_entry(&mut self, id: &ComponentId, signal: Signal, downstream: Arc<Downstream>) -> Entry {
         let receiver: Arc<str> = id.to_string().into();
         let mut counted = self.counted.entries.iter();
         let known = counted.find(|entry| entry.receiver == receiver && entry.signal == signal);
@@ -629,7 +635,7 @@ impl<'a> Builder<'a> {
             signal,
             counts: counts.clone(),
         });
-        let entry = Entry::new(signal, outlet, counts);
+        let entry = Entry::new(signal, downstream, counts);
         entry.watched(format!("receivers::{id}").into(), self.shared.clone())
     }
 }

@@ -8,7 +8,8 @@ use std::sync::Arc;
 use tidegate_engine::Table;
 
 use crate::component::{
-    Connector, Exporter, Extension, Lifecycle, Outlet, OutletState, Processor, Receiver, Shared, TableHandle,
+    Connector, Downstream, DownstreamState, Exporter, Extension, Lifecycle, Processor, Receiver, Shared,
+    TableHandle,
 };
 use crate::config::{Class, Node, NodeValue};
 
@@ -52,7 +53,7 @@ pub(super) enum Instance {
 }
 
 impl Instance {
-    fn life(&self) -> Arc<dyn Lifecycle> {
+    fn lifecycle(&self) -> Arc<dyn Lifecycle> {
         match self {
             Self::Extension(one) => one.clone(),
             Self::Exporter(one) => one.clone(),
@@ -74,18 +75,18 @@ pub struct GraphMember {
     /// Its table, if it has one.
     pub(super) table: Option<TableHandle>,
     /// Where it pushes, by `Signal as usize`.
-    pub(super) outlets: [Option<Arc<Outlet>>; 3],
+    pub(super) downstreams: [Option<Arc<Downstream>>; 3],
 }
 
 impl GraphMember {
     /// Starts and stops it.
-    pub fn life(&self) -> Arc<dyn Lifecycle> {
-        self.instance.life()
+    pub fn lifecycle(&self) -> Arc<dyn Lifecycle> {
+        self.instance.lifecycle()
     }
 
     /// Whether both are the same instance.
     pub(super) fn is(&self, other: &Self) -> bool {
-        std::ptr::addr_eq(Arc::as_ptr(&self.life()), Arc::as_ptr(&other.life()))
+        std::ptr::addr_eq(Arc::as_ptr(&self.lifecycle()), Arc::as_ptr(&other.lifecycle()))
     }
 
     /// Whether it may run while another instance with its name ends.
@@ -108,9 +109,12 @@ impl GraphMember {
         }
     }
 
-    /// Sets whether pushes may begin at its outlets.
-    pub(super) fn set_outlets(&self, state: OutletState) {
-        self.outlets.iter().flatten().for_each(|outlet| outlet.set(state));
+    /// Sets whether pushes may begin at its downstreams.
+    pub(super) fn set_downstreams(&self, state: DownstreamState) {
+        self.downstreams
+            .iter()
+            .flatten()
+            .for_each(|downstream| downstream.set(state));
     }
 
     /// Lists the table of the member, which has started, and lets its readers see it.

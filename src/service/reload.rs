@@ -5,10 +5,10 @@
 //! Members whose options and place are equal run on. The steps, each of which leaves all as it was if it fails:
 //!
 //! 1. Build the new members, around those that are kept.
-//! 2. Start those that may run beside the old ones. New receivers start with closed outlets.
+//! 2. Start those that may run beside the old ones. New receivers start with closed downstreams.
 //! 3. Hold pushes for a moment; stop the members that must end before their successors begin (a queue on disk, a listener);
 //!    start the successors.
-//! 4. Lead all outlets to the new graph at one moment, and show the tables of the new members.
+//! 4. Lead all downstreams to the new graph at one moment, and show the tables of the new members.
 //! 5. Stop the receivers that are replaced or removed, and start their successors.
 //! 6. When the last push into the old graph has ended, stop its members. They hand on what they hold.
 //!
@@ -22,7 +22,7 @@ use super::member::Instance;
 use super::plan::Plan;
 use super::running::{Running, start, stop_all};
 use crate::component::graph_metrics::GraphMetrics;
-use crate::component::{ComponentError, Consumer, OutletState, TableHandle, Wiring};
+use crate::component::{ComponentError, Consumer, DownstreamState, TableHandle, Wiring};
 use crate::config::{Class, ComponentId, Node};
 use crate::extensions;
 
@@ -312,7 +312,7 @@ impl Running {
     async fn start_early(&self, change: &Change) -> Result<(), Failed> {
         for (at, member) in change.early.iter().enumerate() {
             if member.class == Class::Receiver {
-                member.set_outlets(OutletState::Closed);
+                member.set_downstreams(DownstreamState::Closed);
             }
             if let Err(error) = start(member).await {
                 self.stop_new(&change.early[..=at]).await;
@@ -381,7 +381,7 @@ impl Running {
         self.past.push(shared.wiring.advance());
         shared.wiring.resume();
         for member in &change.early {
-            member.set_outlets(OutletState::Open);
+            member.set_downstreams(DownstreamState::Open);
         }
         self.leaving.retain(|member| !has(&change.revived, member));
         self.leaving.extend(change.rest.iter().cloned());
@@ -423,12 +423,12 @@ impl Running {
                 tracing::warn!("pushes into replaced components did not end in time");
             }
         }
-        for outlet in self
+        for downstream in self
             .members
             .iter()
-            .flat_map(|member| member.outlets.iter().flatten())
+            .flat_map(|member| member.downstreams.iter().flatten())
         {
-            outlet.forget_before();
+            downstream.forget_before();
         }
         let mut leaving = std::mem::take(&mut self.leaving);
         // A second change may have appended its exporters to the receivers of the first.

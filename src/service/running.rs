@@ -11,7 +11,7 @@ use super::graph::{Graph, GraphMember};
 use crate::component::account::default_limit;
 use crate::component::graph_metrics::GraphMetrics;
 use crate::component::shared::Phase;
-use crate::component::{ComponentError, Generation, OutletState, Shared};
+use crate::component::{ComponentError, DownstreamState, Generation, Shared};
 
 /// Running components.
 pub struct Running {
@@ -74,17 +74,17 @@ impl Running {
 /// Starts a member.
 pub(super) async fn start(member: &GraphMember) -> Result<(), ComponentError> {
     tracing::debug!(component = %member.path, "starting");
-    member.life().start().await
+    member.lifecycle().start().await
 }
 
 /// Stops members, the last one first. Each hands on its held data by the deadline.
 pub(super) async fn stop_all(members: &[GraphMember], shared: &Shared, deadline: Instant) {
     for member in members.iter().rev() {
         tracing::debug!(component = %member.path, "stopping");
-        member.set_outlets(OutletState::Leaving);
+        member.set_downstreams(DownstreamState::Leaving);
         // A component that overruns its deadline must not keep the others from draining.
         let grace = deadline.saturating_duration_since(Instant::now()) + STOP_GRACE;
-        if tokio::time::timeout(grace, member.life().stop(deadline))
+        if tokio::time::timeout(grace, member.lifecycle().stop(deadline))
             .await
             .is_err()
         {

@@ -95,7 +95,7 @@ impl Processor for Aggregate {
 /// the log restores the state.
 fn table(config: &AggregateConfig, rules: &[Rule], cx: &ProcessorContext) -> Arc<Table> {
     let replaced = cx.replaced.as_ref().filter(|_| config.storage.is_none());
-    if let Some(table) = replaced.filter(|table| table.is_made_of(rules, config.limits())) {
+    if let Some(table) = replaced.filter(|table| table.has_rules_and_limits(rules, config.limits())) {
         return table.clone();
     }
     if replaced.is_some() {

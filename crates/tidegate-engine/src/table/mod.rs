@@ -137,7 +137,7 @@ impl Table {
     }
 
     /// Whether a new table with these rules and limits would do the same.
-    pub fn is_made_of(&self, rules: &[Rule], limits: Limits) -> bool {
+    pub fn has_rules_and_limits(&self, rules: &[Rule], limits: Limits) -> bool {
         *self.rules == *rules && self.limits == limits
     }
 

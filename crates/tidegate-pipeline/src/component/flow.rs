@@ -72,7 +72,7 @@ pub struct Flow {
     blocks: bool,
     is_short_of_memory: bool,
     lacked_memory: bool,
-    /// The generation of the graph that the push belongs to, from its first outlet to the end of `consume`.
+    /// The generation of the graph that the push belongs to, from its first downstream to the end of `consume`.
     pub(super) generation: Option<Arc<Generation>>,
     /// Time spent below the current component, if it is measured.
     pub(super) below: Duration,

@@ -7,13 +7,13 @@ pub mod auth;
 mod brief;
 pub mod cluster;
 pub mod collisions;
+mod downstream;
 pub mod edge;
 pub mod factory;
 pub mod flow;
 pub mod future;
 pub mod graph_metrics;
 pub mod ledger;
-mod outlet;
 mod output_descriptor;
 pub mod overview;
 pub mod patterns;
@@ -35,6 +35,7 @@ use tidegate_wal::Storage;
 
 pub use brief::Brief;
 pub use cluster::{Cluster, DeltaTurn, Election};
+pub use downstream::{Downstream, DownstreamState, Generation, Wiring};
 pub use edge::{Edge, Entry, EntryCounts, FanOut};
 pub use factory::{
     ConfigType, ConnectorContext, ConnectorFactory, ExporterContext, ExporterFactory, ExtensionFactory,
@@ -42,7 +43,6 @@ pub use factory::{
 };
 pub use flow::{Consumer, Flow, PushAnswer, PushOutcome, Refused};
 pub use ledger::{Balance, Ledger, PeerLabels, Reason};
-pub use outlet::{Generation, Outlet, OutletState, Wiring};
 pub use output_descriptor::OutputDescriptor;
 pub use shared::{Evaluate, Evaluation, Evaluator, SelectedSource, Shared};
 pub use tables::TableHandle;

@@ -13,7 +13,7 @@ use tidegate_engine::{Key, Table, UnixNanos};
 use tidegate_promql::{Labels, Query};
 
 use super::account::Account;
-use super::outlet::Wiring;
+use super::downstream::Wiring;
 use super::overview::Overview;
 use super::reloads::Reloads;
 use super::services::ServicesById;

@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime};
 const SEQUENCE: u8 = 0x30;
 const VERSION: u8 = 0xa0;
 const UTC_TIME: u8 = 0x17;
-const GENERALIZED_TIME: u8 = 0x18;
+const LONG_TIME: u8 = 0x18;
 
 /// The first and the last moment of a certificate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -72,7 +72,7 @@ fn time((tag, content): (u8, &[u8])) -> Option<SystemTime> {
             let year = number(year)?;
             (if year < 50 { 2000 + year } else { 1900 + year }, rest)
         }
-        GENERALIZED_TIME => {
+        LONG_TIME => {
             let (year, rest) = text.split_at_checked(4)?;
             (number(year)?, rest)
         }
@@ -121,13 +121,13 @@ mod tests {
     fn times_of_both_forms_are_read() {
         assert_eq!(seconds(UTC_TIME, "700101000001Z"), Some(1));
         assert_eq!(seconds(UTC_TIME, "000229120000Z"), Some(951_825_600));
-        assert_eq!(seconds(GENERALIZED_TIME, "20240301000000Z"), Some(1_709_251_200));
-        assert_eq!(seconds(GENERALIZED_TIME, "19500101000000Z"), Some(0));
+        assert_eq!(seconds(LONG_TIME, "20240301000000Z"), Some(1_709_251_200));
+        assert_eq!(seconds(LONG_TIME, "19500101000000Z"), Some(0));
         for (tag, text) in [
             (UTC_TIME, "7001010000Z"),
             (UTC_TIME, "701301000001Z"),
             (UTC_TIME, "70010100000+Z"),
-            (GENERALIZED_TIME, "20240301000000"),
+            (LONG_TIME, "20240301000000"),
             (0x0c, "700101000001Z"),
         ] {
             assert_eq!(seconds(tag, text), None, "{text}");

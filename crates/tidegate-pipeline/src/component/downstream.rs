@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-//! Outlets: where a component pushes. A reload leads all outlets of a graph to other consumers at one moment.
+//! Downstreams: where a component pushes. A reload leads all downstreams of a graph to other consumers at one moment.
 //!
 //! Every push belongs to one generation of the graph, the current one at its begin. `admit` and `consume` of a push so
 //! meet the same consumers, also if the graph changes in between. A component stops after the last push of its
@@ -72,10 +72,10 @@ impl Wiring {
     }
 }
 
-/// Whether pushes may begin at an outlet.
+/// Whether pushes may begin at an downstream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
-pub enum OutletState {
+pub enum DownstreamState {
     /// The component has started before the consumers: pushes wait.
     Closed,
     /// Pushes begin unless the wiring is paused.
@@ -84,7 +84,7 @@ pub enum OutletState {
     Leaving,
 }
 
-/// The consumers of an outlet, by generation.
+/// The consumers of an downstream, by generation.
 struct Routes {
     /// The generation from which on pushes go to `next`.
     since: u64,
@@ -94,15 +94,15 @@ struct Routes {
 }
 
 /// Where a component pushes.
-pub struct Outlet {
+pub struct Downstream {
     wiring: Arc<Wiring>,
     state: AtomicU8,
     routes: ArcSwap<Routes>,
 }
 
-impl Outlet {
-    /// Creates an outlet that leads to `next` in all generations.
-    pub fn new(wiring: Arc<Wiring>, next: Arc<dyn Consumer>, state: OutletState) -> Self {
+impl Downstream {
+    /// Creates an downstream that leads to `next` in all generations.
+    pub fn new(wiring: Arc<Wiring>, next: Arc<dyn Consumer>, state: DownstreamState) -> Self {
         let routes = Routes {
             since: 0,
             next,
@@ -135,14 +135,14 @@ impl Outlet {
     }
 
     /// Sets whether pushes may begin here.
-    pub fn set(&self, state: OutletState) {
+    pub fn set(&self, state: DownstreamState) {
         self.state.store(state as u8, SeqCst);
     }
 
     fn is_open(&self) -> bool {
         let state = self.state.load(SeqCst);
-        state == OutletState::Leaving as u8
-            || state == OutletState::Open as u8 && !self.wiring.is_paused.load(SeqCst)
+        state == DownstreamState::Leaving as u8
+            || state == DownstreamState::Open as u8 && !self.wiring.is_paused.load(SeqCst)
     }
 
     fn join(&self, flow: &mut Flow) -> u64 {
@@ -162,7 +162,7 @@ impl Routes {
     }
 }
 
-impl Consumer for Outlet {
+impl Consumer for Downstream {
     fn admit(&self, batch: &Batch, flow: &mut Flow) -> Result<(), Refused> {
         let begins = flow.generation.is_none();
         let generation = self.join(flow);
@@ -200,15 +200,15 @@ mod tests {
 
     struct Rig {
         wiring: Arc<Wiring>,
-        outlet: Outlet,
+        downstream: Downstream,
         old: Arc<Sink>,
         new: Arc<Sink>,
     }
 
-    fn rig(state: OutletState) -> Rig {
+    fn rig(state: DownstreamState) -> Rig {
         let (wiring, old) = (Arc::<Wiring>::default(), Sink::new());
         Rig {
-            outlet: Outlet::new(wiring.clone(), old.clone(), state),
+            downstream: Downstream::new(wiring.clone(), old.clone(), state),
             wiring,
             old,
             new: Sink::new(),
@@ -225,29 +225,29 @@ mod tests {
 
     #[tokio::test]
     async fn a_push_meets_the_consumers_of_its_begin() {
-        let rig = rig(OutletState::Open);
+        let rig = rig(DownstreamState::Open);
         let mut flow = Flow::default();
-        rig.outlet.admit(&one(), &mut flow).unwrap();
-        rig.outlet.connect(rig.wiring.next_number(), rig.new.clone());
-        // The generation begins after all outlets lead on.
-        rig.outlet.push(one()).unwrap();
+        rig.downstream.admit(&one(), &mut flow).unwrap();
+        rig.downstream.connect(rig.wiring.next_number(), rig.new.clone());
+        // The generation begins after all downstreams lead on.
+        rig.downstream.push(one()).unwrap();
         let past = rig.wiring.advance();
-        rig.outlet.push(one()).unwrap();
+        rig.downstream.push(one()).unwrap();
         assert!(!Wiring::ended(&past, soon()).await, "a push is under way");
-        rig.outlet.consume(one(), &mut flow);
+        rig.downstream.consume(one(), &mut flow);
         assert_eq!((rig.old.items(), rig.new.items()), (2, 1));
         drop(flow);
         assert!(Wiring::ended(&past, Instant::now() + Duration::from_secs(30)).await);
-        rig.outlet.forget_before();
+        rig.downstream.forget_before();
         assert_eq!(Arc::strong_count(&rig.old), 1, "nothing leads there");
     }
 
     #[tokio::test]
     async fn an_answer_that_is_awaited_does_not_hold_a_generation() {
-        let rig = rig(OutletState::Open);
+        let rig = rig(DownstreamState::Open);
         let mut flow = Flow::waited_for();
-        rig.outlet.admit(&one(), &mut flow).unwrap();
-        rig.outlet.consume(one(), &mut flow);
+        rig.downstream.admit(&one(), &mut flow).unwrap();
+        rig.downstream.consume(one(), &mut flow);
         let (_answer, wait) = tokio::sync::oneshot::channel();
         flow.wait_for(wait);
         let past = rig.wiring.advance();
@@ -258,34 +258,34 @@ mod tests {
 
     #[tokio::test]
     async fn a_pause_lets_only_leaving_components_push() {
-        let rig = rig(OutletState::Open);
+        let rig = rig(DownstreamState::Open);
         let mut flow = Flow::default();
-        rig.outlet.admit(&one(), &mut flow).unwrap();
+        rig.downstream.admit(&one(), &mut flow).unwrap();
         let begun = rig.wiring.pause();
         let mut refused = Flow::default();
-        rig.outlet.admit(&one(), &mut refused).unwrap_err();
+        rig.downstream.admit(&one(), &mut refused).unwrap_err();
         assert!(refused.blocks(), "a sender that can wait does so");
         drop(refused);
         assert!(!Wiring::ended(&begun, soon()).await);
-        rig.outlet.consume(one(), &mut flow);
+        rig.downstream.consume(one(), &mut flow);
         drop(flow);
         assert!(Wiring::ended(&begun, Instant::now() + Duration::from_secs(30)).await);
-        rig.outlet.set(OutletState::Leaving);
-        rig.outlet.push(one()).unwrap();
-        rig.outlet.set(OutletState::Open);
-        rig.outlet.push(one()).unwrap_err();
+        rig.downstream.set(DownstreamState::Leaving);
+        rig.downstream.push(one()).unwrap();
+        rig.downstream.set(DownstreamState::Open);
+        rig.downstream.push(one()).unwrap_err();
         rig.wiring.resume();
-        rig.outlet.push(one()).unwrap();
+        rig.downstream.push(one()).unwrap();
         assert_eq!(rig.old.items(), 3);
     }
 
     #[test]
-    fn a_closed_outlet_refuses_until_it_is_opened() {
-        let rig = rig(OutletState::Closed);
-        let refused = rig.outlet.push(one()).unwrap_err();
+    fn a_closed_downstream_refuses_until_it_is_opened() {
+        let rig = rig(DownstreamState::Closed);
+        let refused = rig.downstream.push(one()).unwrap_err();
         assert!(refused.retry_after.is_some(), "{refused}");
-        rig.outlet.set(OutletState::Open);
-        rig.outlet.push(one()).unwrap();
+        rig.downstream.set(DownstreamState::Open);
+        rig.downstream.push(one()).unwrap();
         assert_eq!(rig.old.items(), 1);
     }
 }
