@@ -66,7 +66,8 @@ const ASKED: &[(Comparison, &str, &str)] = &[
     ),
     (Kind, "GET", "/api/v1/targets/metadata?match_target=x%2B1"),
     (Equal, "GET", "/api/v1/targets/metadata?limit=x"),
-    (Shape, "GET", "/api/v1/status/config"),
+    // It lists reloads too.
+    (Kind, "GET", "/api/v1/status/config"),
     (Kind, "GET", "/api/v1/status/flags"),
     (Kind, "GET", "/api/v1/status/runtimeinfo"),
     (Equal, "GET", "/api/v1/status/walreplay"),
