@@ -11,10 +11,11 @@ use super::Failure;
 use super::load::{self, Loaded};
 use crate::built::{COMMIT, DATE, VERSION};
 use crate::component::Shared;
+use crate::config::ComponentId;
 use crate::net::descriptors;
-use crate::service::{Graph, Running};
+use crate::service::{Graph, Plan, Running};
 use crate::telemetry::Telemetry;
-use crate::telemetry::config::Detail;
+use crate::telemetry::config::{Detail, Level};
 
 /// After the gateway has stopped, calls that wait for a file have so long to end.
 const LAST_CALLS: Duration = Duration::from_secs(2);
@@ -28,6 +29,23 @@ tidegate run --config gateway.yaml --set exporters.prometheus.endpoint=0.0.0.0:9
 pub struct RunArgs {
     #[command(flatten)]
     config: load::ConfigArgs,
+    /// Log everything, as with `service.telemetry.logs.level: debug`
+    #[arg(long, short = 'v', conflicts_with = "quiet")]
+    verbose: bool,
+    /// Log warnings and errors only, as with `service.telemetry.logs.level: warn`
+    #[arg(long, short = 'q')]
+    quiet: bool,
+}
+
+impl RunArgs {
+    /// The level of the command line, which overrides that of the configuration.
+    fn level(&self) -> Option<Level> {
+        if self.verbose {
+            Some(Level::Debug)
+        } else {
+            self.quiet.then_some(Level::Warn)
+        }
+    }
 }
 
 /// Runs until SIGTERM or SIGINT.
@@ -35,7 +53,10 @@ pub struct RunArgs {
 /// # Errors
 /// The configuration has errors, the runtime can't start, or a component can't be built or started.
 pub fn run(args: &RunArgs) -> Result<(), Failure> {
-    let loaded = load::load(&args.config)?;
+    let mut loaded = load::load(&args.config)?;
+    if let Some(level) = args.level() {
+        loaded.plan.telemetry.logs.level = level;
+    }
     let runtime = runtime()?;
     let served = runtime.block_on(serve(loaded, Arc::new(Shared::default()), Signals::stop));
     // Everything has stopped. A call that still hangs, of a file on a dead mount say, does not keep the process alive.
@@ -81,6 +102,7 @@ pub async fn serve(
     );
     let mut graph = Graph::build(&loaded.plan, &shared).map_err(|errors| loaded.build_failed(errors))?;
     loaded.build_warned(std::mem::take(&mut graph.warnings));
+    log_pipelines(&loaded.plan);
     let metrics = graph.metrics.clone();
     // Set once: a process runs one graph.
     let config = std::mem::take(&mut loaded.shown);
@@ -104,6 +126,23 @@ pub async fn serve(
     stop(running, drain, &mut signals).await;
     telemetry.stop().await;
     Ok(())
+}
+
+/// Says what is about to start. Components log their addresses, files and directories when they open them.
+fn log_pipelines(plan: &Plan) {
+    let texts = |ids: &[ComponentId]| ids.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
+    for pipeline in &plan.pipelines {
+        tracing::info!(
+            id = %pipeline.id,
+            receivers = %texts(&pipeline.receivers),
+            processors = %texts(&pipeline.processors),
+            exporters = %texts(&pipeline.exporters),
+            "pipeline"
+        );
+    }
+    if !plan.extension_order.is_empty() {
+        tracing::info!(extensions = %texts(&plan.extension_order), "extensions");
+    }
 }
 
 /// Stops cleanly, or at once when a second signal comes.

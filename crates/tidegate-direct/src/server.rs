@@ -63,6 +63,7 @@ pub(crate) fn start(
         address: config.listen,
         error,
     })?;
+    tracing::info!(endpoint = %config.listen, replica = %config.name, "serving the store of the cluster");
     let incoming = limited(incoming.with_nodelay(Some(true)), config.max_connections);
     let token = bearer(&state.config)?;
     let service = ReplicaService {
