@@ -52,6 +52,7 @@ impl Aggregate {
     fn new(config: Arc<AggregateConfig>, cx: ProcessorContext) -> Result<Self, ComponentError> {
         let rules = config.rules().map_err(|error| cx.base.error(error.to_string()))?;
         let table = Table::new(cx.base.path.clone(), rules.clone(), config.limits())
+            .with_rule_names(config.rule_names())
             .bounded_by(cx.base.shared.memory.bounds_of_tables())
             .shared_by_sources();
         let table = Arc::new(match &config.storage {
@@ -167,10 +168,10 @@ impl Consumer for Aggregate {
 }
 
 /// Warnings about rules that have matched nothing.
-fn match_warnings(absorber: &Absorber, own: &[usize]) -> Vec<String> {
-    let of_rule = |(number, at): (usize, &usize)| {
+fn match_warnings(absorber: &Absorber, own: &[(usize, usize)]) -> Vec<String> {
+    let of_rule = |(number, at): &(usize, usize)| {
         let rule = absorber.rules.get(*at)?;
-        let name = format!("rule {}", number + 1);
+        let name = format!("rule {number}");
         Some(
             absorber
                 .table
@@ -178,7 +179,7 @@ fn match_warnings(absorber: &Absorber, own: &[usize]) -> Vec<String> {
                 .warnings(&name, rule.name.text()),
         )
     };
-    own.iter().enumerate().filter_map(of_rule).flatten().collect()
+    own.iter().filter_map(of_rule).flatten().collect()
 }
 
 /// Records the size of the table in the gateway's own metrics.
