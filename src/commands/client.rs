@@ -44,6 +44,17 @@ pub struct GatewayArgs {
     ca_file: Option<PathBuf>,
 }
 
+impl GatewayArgs {
+    /// An endpoint without credentials.
+    pub(super) fn at(endpoint: &str) -> Self {
+        Self {
+            endpoint: endpoint.to_owned(),
+            headers: Vec::new(),
+            ca_file: None,
+        }
+    }
+}
+
 /// A client of the admin pages.
 pub(super) struct Client {
     http: Http<Connector, Empty<Bytes>>,
@@ -114,6 +125,12 @@ impl Client {
     pub(super) async fn get(&self, path: &str, form: &[(&str, &str)]) -> Result<Value, Failure> {
         let body = read(self.open(path, form).await?).await?;
         serde_json::from_slice(&body).map_err(|error| Failure::Message(format!("not JSON: {error}")))
+    }
+
+    /// A page of text.
+    pub(super) async fn text(&self, path: &str) -> Result<String, Failure> {
+        let body = read(self.open(path, &[]).await?).await?;
+        Ok(String::from_utf8_lossy(&body).into_owned())
     }
 
     /// The data of a page in Prometheus's shape. Its warnings and notes go to stderr.

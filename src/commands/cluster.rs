@@ -39,6 +39,10 @@ enum ClusterOutput {
 /// The path of the page.
 const PATH: &str = "/api/v1/status/cluster";
 
+/// What `-` means for the run of a producer.
+const NO_RUN: &str = "RUN -: the store has not confirmed a run yet, so the producer sends nothing. If this stays, see \
+    the connection above, the log of the gateway and `/api/v1/status/notices`.\n";
+
 /// Asks, and prints.
 ///
 /// # Errors
@@ -101,12 +105,15 @@ fn show_producer(path: &str, producer: &Value) -> String {
     let head = ["PRODUCER", "RUN", "SERIES", "WAITING PAGES", "OLDEST WAIT (S)"];
     let row = vec![
         producer["producer"].as_str().unwrap_or("-").to_owned(),
-        producer["run"].to_string(),
+        producer["run"]
+            .as_u64()
+            .map_or_else(|| "-".to_owned(), |run| run.to_string()),
         producer["series"].to_string(),
         producer["waiting_pages"].to_string(),
         number(&producer["oldest_wait_seconds"]),
     ];
-    format!("{path}\n{}", table(&head, &[row]))
+    let note = if producer["run"].is_null() { NO_RUN } else { "" };
+    format!("{path}\n{}{note}", table(&head, &[row]))
 }
 
 fn show_replica(path: &str, replica: &Value) -> String {
@@ -190,5 +197,18 @@ mod tests {
         assert_eq!(cells("a "), ["a", "yes", "2", "9", "0.25", "3"]);
         assert_eq!(cells("b "), ["b", "no", "0", "-", "-", "0"]);
         assert_eq!(cells("c "), ["c", "11", "4", "3", "1.5"]);
+        assert!(!text.contains(NO_RUN), "{text}");
+    }
+
+    #[test]
+    fn a_producer_without_a_run_is_shown_with_the_meaning() {
+        let text = show_producer(
+            "exporters::partials",
+            &json!({"producer": "c", "run": null, "series": 4, "waiting_pages": 3, "oldest_wait_seconds": 1.5}),
+        );
+        let line = text.lines().find(|line| line.starts_with("c ")).unwrap();
+        let cells: Vec<_> = line.split_whitespace().collect();
+        assert_eq!(cells, ["c", "-", "4", "3", "1.5"]);
+        assert!(text.contains(NO_RUN), "{text}");
     }
 }

@@ -4,6 +4,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io::{IsTerminal, Write};
+use std::time::SystemTime;
 
 use http_body_util::BodyExt;
 use serde_json::Value;
@@ -186,6 +187,9 @@ async fn watch(
         lines: 0,
         is_terminal: std::io::stdout().is_terminal(),
     };
+    if !screen.is_terminal {
+        print_line!("TIME  {}", HEAD.join("  "));
+    }
     let (mut text, mut events) = (Vec::new(), 0);
     while let Some(frame) = body.frame().await {
         let frame = frame.map_err(|error| Failure::Message(format!("the stream ended early: {error}")))?;
@@ -201,6 +205,11 @@ async fn watch(
         }
     }
     Err(Failure::Message("the gateway ended the stream".to_owned()))
+}
+
+/// The time at which a change arrives, in UTC.
+fn now() -> String {
+    humantime::format_rfc3339_millis(SystemTime::now()).to_string()
 }
 
 /// The groups as they change: in place on a terminal, line by line elsewhere.
@@ -227,17 +236,19 @@ impl Screen {
                     ["threshold", "state"].map(|key| data[key].as_str().unwrap_or_default());
                 let value = number(&data["shown"]["value"]);
                 print_line!(
-                    "{threshold} {state}: {value} {}",
+                    "{}  {threshold} {state}: {value} {}",
+                    now(),
                     labels(&data["shown"]["labels"])
                 );
                 self.lines = 0;
             }
-            _ => print_line!("{name}: {data}"),
+            _ => print_line!("{}  {name}: {data}", now()),
         }
         true
     }
 
     fn change(&mut self, changed: &Value) {
+        let time = now();
         for set in sets(changed) {
             let row = row(set);
             let (values, shown) = self.groups.entry(row[0].clone()).or_default();
@@ -246,16 +257,17 @@ impl Screen {
             values.drain(..surplus);
             let line: Vec<f64> = values.iter().copied().collect();
             *shown = row;
+            shown.insert(0, time.clone());
             shown.push(sparkline(&line));
         }
         if !self.is_terminal {
             for set in sets(changed) {
-                print_line!("{}", row(set).join("  "));
+                print_line!("{time}  {}", row(set).join("  "));
             }
             return;
         }
         let rows: Vec<Vec<String>> = self.groups.values().map(|(_, row)| row.clone()).collect();
-        let head: Vec<&str> = HEAD.iter().copied().chain([""]).collect();
+        let head: Vec<&str> = std::iter::once("TIME").chain(HEAD).chain([""]).collect();
         let text = table(&head, &rows);
         let mut out = std::io::stdout().lock();
         if self.lines > 0 {

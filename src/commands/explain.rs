@@ -151,9 +151,10 @@ fn series(one: &Value) {
     if one["counts_since"].is_number() {
         print_line!("  counts    since {}", time(&one["counts_since"]));
     }
-    let rule = match one["rule"].as_u64() {
-        Some(rule) => format!(", rule {}", rule + 1),
-        None => String::new(),
+    let rule = match (one["rule_name"].as_str(), one["rule"].as_u64()) {
+        (Some(name), _) => format!(", {name}"),
+        (None, Some(rule)) => format!(", rule {}", rule + 1),
+        (None, None) => String::new(),
     };
     print_line!("  made by   {}{rule}", text("owner"));
     let feeders = one["fed_by"].as_array().map_or(&[][..], Vec::as_slice);

@@ -13,7 +13,7 @@ use crate::service::graph::BuildError;
 pub struct ConfigArgs {
     /// A YAML file. Several files are merged (maps deeply, lists as a whole); later ones override earlier ones. Also
     /// `env:VARIABLE`, `yaml:TEXT`, `http://...` and `https://...`
-    #[arg(long = "config", short = 'c', value_name = "FILE")]
+    #[arg(long = "config", short = 'c', value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
     configs: Vec<String>,
     /// Override one value of all files, for example `--set exporters.prometheus.endpoint=0.0.0.0:9464`
     #[arg(long = "set", value_name = "A.B.C=VALUE")]
@@ -24,6 +24,11 @@ pub struct ConfigArgs {
 }
 
 impl ConfigArgs {
+    /// Whether the command line has a configuration.
+    pub fn is_given(&self) -> bool {
+        !self.configs.is_empty() || !self.sets.is_empty()
+    }
+
     /// The loader for what was given.
     pub fn loader(&self) -> Loader<'static> {
         let loader = self.configs.iter().fold(Loader::default(), |loader, config| {

@@ -20,6 +20,7 @@ pub mod quickstart;
 mod reload;
 pub mod ring;
 pub mod run;
+pub mod support_bundle;
 pub mod validate;
 pub mod version;
 
@@ -76,6 +77,8 @@ enum Command {
     Cluster(cluster::ClusterArgs),
     /// Inspect NIXL ring files and multi-process stores, and simulate agents that write them
     Ring(ring::RingArgs),
+    /// Write the facts that a report of a problem needs to a new directory, without secrets
+    SupportBundle(support_bundle::SupportBundleArgs),
     /// The process of a plugin, which the gateway starts
     #[command(hide = true)]
     PluginHost(plugin_host::PluginHostArgs),
@@ -101,6 +104,7 @@ impl Cli {
             Command::Cardinality(args) => cardinality::run(&args),
             Command::Cluster(args) => cluster::run(&args),
             Command::Ring(args) => ring::run(&args),
+            Command::SupportBundle(args) => support_bundle::run(&args),
             Command::PluginHost(args) => plugin_host::run(&args),
             Command::Version => version::run(),
             Command::Completion(args) => completion::run(&args),

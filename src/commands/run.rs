@@ -12,10 +12,11 @@ use super::load::{self, ConfigArgs, Loaded};
 use super::reload::{self, Reloader};
 use crate::built::{COMMIT, DATE, VERSION};
 use crate::component::Shared;
+use crate::config::ComponentId;
 use crate::net::descriptors;
-use crate::service::{Graph, Running};
+use crate::service::{Graph, Plan, Running};
 use crate::telemetry::Telemetry;
-use crate::telemetry::config::Detail;
+use crate::telemetry::config::{Detail, Level};
 
 /// After the gateway has stopped, calls that wait for a file have so long to end.
 const LAST_CALLS: Duration = Duration::from_secs(2);
@@ -33,6 +34,23 @@ pub struct RunArgs {
     /// Look at the files of the configuration every second, and apply what has changed
     #[arg(long)]
     watch_config: bool,
+    /// Log everything, as with `service.telemetry.logs.level: debug`
+    #[arg(long, short = 'v', conflicts_with = "quiet")]
+    verbose: bool,
+    /// Log warnings and errors only, as with `service.telemetry.logs.level: warn`
+    #[arg(long, short = 'q')]
+    quiet: bool,
+}
+
+impl RunArgs {
+    /// The level of the command line, which overrides that of the configuration.
+    fn level(&self) -> Option<Level> {
+        if self.verbose {
+            Some(Level::Debug)
+        } else {
+            self.quiet.then_some(Level::Warn)
+        }
+    }
 }
 
 /// Runs until SIGTERM or SIGINT.
@@ -40,7 +58,10 @@ pub struct RunArgs {
 /// # Errors
 /// The configuration has errors, the runtime can't start, or a component can't be built or started.
 pub fn run(args: &RunArgs) -> Result<(), Failure> {
-    let loaded = load::load(&args.config)?;
+    let mut loaded = load::load(&args.config)?;
+    if let Some(level) = args.level() {
+        loaded.plan.telemetry.logs.level = level;
+    }
     let runtime = runtime()?;
     let shared = Arc::new(Shared::default());
     let files = args.watch_config.then(|| args.config.files());
@@ -97,6 +118,7 @@ pub async fn serve(
     );
     let mut graph = Graph::build(&loaded.plan, &shared).map_err(|errors| loaded.build_failed(errors))?;
     loaded.build_warned(std::mem::take(&mut graph.warnings));
+    log_pipelines(&loaded.plan);
     let metrics = graph.metrics.clone();
     let config = std::mem::take(&mut loaded.shown);
     shared.overview.set(loaded.plan.overview(config, metrics.clone()));
@@ -146,6 +168,23 @@ async fn run_until(
             () = &mut reload => {}
             () = &mut until => return reload.await,
         }
+    }
+}
+
+/// Says what is about to start. Components log their addresses, files and directories when they open them.
+fn log_pipelines(plan: &Plan) {
+    let texts = |ids: &[ComponentId]| ids.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
+    for pipeline in &plan.pipelines {
+        tracing::info!(
+            id = %pipeline.id,
+            receivers = %texts(&pipeline.receivers),
+            processors = %texts(&pipeline.processors),
+            exporters = %texts(&pipeline.exporters),
+            "pipeline"
+        );
+    }
+    if !plan.extension_order.is_empty() {
+        tracing::info!(extensions = %texts(&plan.extension_order), "extensions");
     }
 }
 

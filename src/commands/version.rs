@@ -11,17 +11,20 @@ use crate::print_line;
 /// # Errors
 /// None: failed writes to standard output are not reported.
 pub fn run() -> Result<(), Failure> {
-    print_line!("tidegate {VERSION}");
-    print_line!("commit: {COMMIT}, {DATE}");
-    print_line!("target: {}-{}", std::env::consts::ARCH, std::env::consts::OS);
-    print_line!(
-        "profile: {}",
-        if cfg!(debug_assertions) {
-            "debug"
-        } else {
-            "release"
-        }
-    );
-    print_line!("nixl rings: 1, 2a, 2b, 3, 4, 5 (proposed); multi-process stores: schema 1");
+    print_line!("{}", text().trim_end());
     Ok(())
+}
+
+/// What the command prints.
+pub(super) fn text() -> String {
+    let (arch, system) = (std::env::consts::ARCH, std::env::consts::OS);
+    let profile = if cfg!(debug_assertions) {
+        "debug"
+    } else {
+        "release"
+    };
+    format!(
+        "tidegate {VERSION}\ncommit: {COMMIT}, {DATE}\ntarget: {arch}-{system}\nprofile: {profile}\n\
+         nixl rings: 1, 2a, 2b, 3, 4, 5 (proposed); multi-process stores: schema 1\n"
+    )
 }

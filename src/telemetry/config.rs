@@ -2,6 +2,7 @@
 
 //! Options under `service::telemetry`.
 
+use std::collections::BTreeMap;
 use std::num::NonZeroUsize;
 use std::time::Duration;
 
@@ -32,6 +33,9 @@ crate::options! {
     pub struct Logs {
         /// The lowest level that the gateway logs.
         pub level: Level = Level::Info,
+        /// Levels of component types, such as `receivers::otlp`, and of other log targets, such as
+        /// `tidegate_pipeline::delivery`. The longest name that fits a log line decides.
+        pub levels: BTreeMap<String, Level> = BTreeMap::new(),
         /// Format of log lines: text, or JSON objects.
         pub encoding: Encoding = Encoding::Console,
         /// Destinations of log records in addition to standard error.
@@ -50,6 +54,23 @@ crate::options! {
         pub error_output_paths: NoEffect = NoEffect,
         /// Accepted, without effect: `resource` is where attributes of the gateway are written.
         pub initial_fields: NoEffect = NoEffect,
+    }
+    check = Logs::check
+}
+
+impl Logs {
+    fn check(&self, at: &Node, cx: &mut Problems) {
+        let is_target = |name: &str| {
+            !name.is_empty()
+                && name
+                    .chars()
+                    .all(|c| c.is_ascii_alphanumeric() || "_:".contains(c))
+        };
+        for name in self.levels.keys().filter(|name| !is_target(name)) {
+            cx.at(at.child("levels"))
+                .help("name a type of component with its class, such as `receivers::otlp`, or a log target")
+                .error(format!("no log line has the target {name:?}"));
+        }
     }
 }
 

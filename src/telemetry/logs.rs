@@ -14,9 +14,23 @@ use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{EnvFilter, Layer};
 
 use super::config::{Encoding, LogProcessor, Logs};
+use crate::config::Class;
 
 /// The time limit of the last push at the stop.
 const LAST_PUSH: Duration = Duration::from_secs(1);
+
+/// Components with code in crates of their own.
+const CRATES: &[(&str, &str)] = &[
+    ("exporters::kafka", "tidegate_kafka::transport"),
+    ("exporters::nats", "tidegate_nats::transport"),
+    ("exporters::plugin", "tidegate_plugin"),
+    ("extensions::cluster", "tidegate_direct"),
+    ("extensions::cluster", "tidegate_kafka"),
+    ("extensions::cluster", "tidegate_nats"),
+    ("receivers::kafka", "tidegate_kafka::transport"),
+    ("receivers::nats", "tidegate_nats::transport"),
+    ("receivers::prometheus", "tidegate_scrape"),
+];
 
 /// Starts logging. `TIDEGATE_LOG` (directives of tracing's `EnvFilter`) overrides the configured level. A second
 /// call in a process has no effect.
@@ -50,12 +64,16 @@ fn subscribe(config: &Logs, provider: Option<&SdkLoggerProvider>) {
     // Libraries log warnings and errors only, unless all levels are enabled. h2 and hickory log errors only, because any
     // peer can trigger their warnings at will. async_nats and krafka would log every attempt to connect: the engine of the
     // cluster logs the same errors less often. A directive selects by the prefix of a target: `tidegate` stands for all
-    // crates of the gateway.
-    let default = format!("warn,h2=error,hickory=error,async_nats=off,krafka=error,tidegate={level}");
+    // crates of the gateway. The longest prefix decides.
+    let mut default = format!("warn,h2=error,hickory=error,async_nats=off,krafka=error,tidegate={level}");
+    for (name, level) in &config.levels {
+        let targets = targets(name);
+        default.extend(targets.map(|target| format!(",{target}={}", level.as_str())));
+    }
     let filter = EnvFilter::try_from_env("TIDEGATE_LOG").unwrap_or_else(|_| EnvFilter::new(default));
     let lines = tracing_subscriber::fmt::layer()
         .with_writer(std::io::stderr)
-        .with_ansi(std::io::stderr().is_terminal());
+        .with_ansi(has_colors());
     let lines = match config.encoding {
         Encoding::Console => lines.with_target(false).boxed(),
         Encoding::Json => lines.json().flatten_event(true).boxed(),
@@ -71,6 +89,26 @@ fn subscribe(config: &Logs, provider: Option<&SdkLoggerProvider>) {
         .try_init();
 }
 
+/// Whether log lines have colors: on a terminal, unless `NO_COLOR` is set (<https://no-color.org>).
+fn has_colors() -> bool {
+    let is_refused = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
+    std::io::stderr().is_terminal() && !is_refused
+}
+
+/// The targets of a name of `levels`: those of the modules of a component type, such as `receivers::otlp`, or the name itself.
+fn targets(name: &str) -> impl Iterator<Item = String> {
+    let class = name.split("::").next().unwrap_or_default();
+    let is_component = Class::ALL.iter().any(|known| known.section() == class);
+    let own = if is_component {
+        format!("tidegate::{name}")
+    } else {
+        name.to_owned()
+    };
+    let crates = CRATES.iter().filter(move |(component, _)| *component == name);
+    let crates: Vec<_> = crates.map(|(_, target)| (*target).to_owned()).collect();
+    std::iter::once(own).chain(crates)
+}
+
 /// The push of log records.
 pub(super) struct Push(SdkLoggerProvider);
 
@@ -80,5 +118,28 @@ impl Push {
         let shutdown = tokio::task::spawn_blocking(move || self.0.shutdown_with_timeout(LAST_PUSH));
         // A failure needs no report: standard error has the records.
         let _ = tokio::time::timeout(LAST_PUSH, shutdown).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_component_type_has_the_targets_of_its_modules_and_crates() {
+        for (name, expected) in [
+            ("receivers::otlp", &["tidegate::receivers::otlp"][..]),
+            (
+                "receivers::prometheus",
+                &["tidegate::receivers::prometheus", "tidegate_scrape"][..],
+            ),
+            (
+                "tidegate_pipeline::delivery",
+                &["tidegate_pipeline::delivery"][..],
+            ),
+            ("h2", &["h2"][..]),
+        ] {
+            assert_eq!(targets(name).collect::<Vec<_>>(), expected, "{name}");
+        }
     }
 }

@@ -147,9 +147,9 @@ impl MetricsServer {
         };
         let page = Arc::new(page);
         let answers = Arc::new(Answers { page, publisher });
-        Ok(Self(
-            pages::serve(&"telemetry".into(), server, memory, answers).await?,
-        ))
+        let server = pages::serve(&"telemetry".into(), server, memory, answers).await?;
+        tracing::info!(endpoint = %server.local(), "serving own metrics");
+        Ok(Self(server))
     }
 
     pub(super) async fn stop(self) {

@@ -106,7 +106,11 @@ fn commands_ask_what_a_gateway_holds() {
         serde_json::from_str(&scene.text(&["composites", "get", "depth", "--json"])).expect("JSON");
     assert_eq!(sets[0]["labels"]["model"], "m");
     let watched = scene.text(&["composites", "watch", "depth", "--events", "1"]);
-    assert!(watched.starts_with("depth{model=\"m\"}  7"), "{watched}");
+    let (head, change) = watched.split_once('\n').expect("a head and a change");
+    assert!(head.starts_with("TIME  COMPOSITE  VALUE"), "{watched}");
+    let (time, change) = change.split_once("  ").expect("a time and a row");
+    assert!(time.starts_with("20") && time.ends_with('Z'), "{watched}");
+    assert!(change.starts_with("depth{model=\"m\"}  7"), "{watched}");
     assert_eq!(scene.text(&["query", "queue + 1"]).trim(), "{model=\"m\"}  8");
     assert_eq!(scene.text(&["query", "1 + 1"]).trim(), "2");
     let explained = scene.text(&["explain", "queue{model=\"m\"}"]);

@@ -48,6 +48,65 @@ fn every_example_is_valid() {
     }
 }
 
+/// What listens in an example, and the variable of its endpoint. The last two listen even if the example does not say where.
+const LISTENERS: [(&str, &str); 8] = [
+    ("grpc:", "OTLP_GRPC_ENDPOINT"),
+    ("http:", "OTLP_HTTP_ENDPOINT"),
+    ("prometheusremotewrite: {endpoint", "REMOTE_WRITE_LISTEN"),
+    ("serve:", "CLUSTER_ENDPOINT"),
+    ("admin:", "ADMIN_ENDPOINT"),
+    ("prometheus: {endpoint", "PROMETHEUS_ENDPOINT"),
+    ("health_check:", "HEALTH_ENDPOINT"),
+    ("pipelines:", "OWN_METRICS_ENDPOINT"),
+];
+
+/// A line without its variables, such as `${env:NAME:-default}`.
+fn without_variables(line: &str) -> String {
+    let mut pieces = line.split("${");
+    let first = pieces.next().unwrap_or_default().to_owned();
+    let rest = pieces.map(|piece| piece.split_once('}').map_or("", |(_, rest)| rest));
+    first + &rest.collect::<String>()
+}
+
+/// Whether the text has an address with a port, such as `localhost:4317`.
+fn has_port(text: &str) -> bool {
+    let after_colons = text.split(':').skip(1);
+    let mut digits = after_colons.map(|rest| rest.chars().take_while(char::is_ascii_digit).count());
+    digits.any(|digits| digits >= 2)
+}
+
+#[test]
+fn examples_take_every_port_from_a_variable_and_name_it_at_the_head() {
+    assert!(has_port("endpoint: \"127.0.0.1:4317\"") && !has_port("interval: 10s"));
+    for example in examples() {
+        let yaml = std::fs::read_to_string(&example).expect("it is readable");
+        let head: String = yaml.lines().take_while(|line| line.starts_with('#')).collect();
+        let body: Vec<_> = yaml
+            .lines()
+            .filter(|line| !line.trim_start().starts_with('#'))
+            .collect();
+        for line in &body {
+            assert!(
+                !has_port(&without_variables(line)),
+                "{}: {line}",
+                example.display()
+            );
+        }
+        for (key, variable) in LISTENERS {
+            let is_there = body.iter().any(|line| line.trim_start().starts_with(key));
+            let named = format!("{variable} (");
+            let is_used = body
+                .iter()
+                .any(|line| line.contains(&format!("${{env:{variable}:-")));
+            assert!(
+                !is_there || (is_used && head.contains(&named)),
+                "{}: {variable}: listen on it, and name it with its default in the first comment",
+                example.display()
+            );
+        }
+    }
+}
+
 #[test]
 fn every_example_runs() {
     let vendor = OtlpSink::start();

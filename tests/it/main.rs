@@ -61,6 +61,7 @@ mod smoke;
 mod socket_path;
 mod spelling;
 mod state;
+mod support;
 mod telemetry;
 mod transports;
 mod windows;

@@ -41,6 +41,45 @@ fn send_logs(receiver: u16) {
     assert_eq!(answer.status, 200, "{}", answer.text());
 }
 
+#[test]
+fn the_log_of_a_start_lists_pipelines_and_addresses_as_its_levels_say() {
+    let receiver = free_port();
+    let (pipeline, address) = ("receivers=otlp".to_owned(), format!("127.0.0.1:{receiver}"));
+    let all = [&pipeline, &address];
+    for (logs, arguments, expected) in [
+        ("{level: info}", &[][..], &all[..]),
+        (
+            "{level: warn, levels: {\"receivers::otlp\": info}}",
+            &[][..],
+            &all[1..],
+        ),
+        ("{level: warn}", &["-v"][..], &all[..]),
+        ("{level: debug}", &["-q"][..], &[][..]),
+    ] {
+        let config = format!(
+            "receivers: {{otlp: {{protocols: {{http: {{endpoint: \"{address}\"}}}}}}}}
+exporters: {{nop: }}
+service:
+  telemetry: {{logs: {logs}}}
+  pipelines: {{logs: {{receivers: [otlp], exporters: [nop]}}}}
+"
+        );
+        let gateway = Gateway::start_with(&config, |command| {
+            command.args(arguments);
+        });
+        for text in expected {
+            wait_until(SOON, text, || gateway.stderr().find(text).is_some());
+        }
+        for text in all.iter().filter(|text| !expected.contains(text)) {
+            assert!(
+                gateway.stderr().find(text).is_none(),
+                "{logs} {arguments:?}: {text}"
+            );
+        }
+        gateway.stop();
+    }
+}
+
 fn spans(sink: &OtlpSink) -> Vec<Span> {
     let resources = sink
         .traces()

@@ -36,7 +36,7 @@ pub use page::{
     PageReport, PageWriter, RecordDigest, RetainedSeries, WindowReport, decode_page, decode_record,
     encode_record,
 };
-pub use partitions::PartitionMismatch;
+pub use partitions::{PartitionMismatch, RefusedPartitions};
 pub use reader::{
     PageReader, ProducerCounts, ProducerStatus, ReaderConfig, ReaderStats, ReplicaState, ReplicaStatus,
 };

@@ -25,6 +25,48 @@ impl PartitionMismatch {
     }
 }
 
+/// A record with another number than one that a replica has read before. No gateway of the cluster writes it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "the number of partitions in the store changed from {own} to {found}: the replica refuses this and keeps {own}. \
+     Look for a foreign writer, and give write access to the store to the gateways of the cluster only"
+)]
+pub struct RefusedPartitions {
+    own: u16,
+    found: u16,
+}
+
+/// What a replica has read of the number of partitions.
+#[derive(Debug, Default)]
+pub(crate) struct ReadPartitions {
+    /// Whether the record has had the own number.
+    is_agreed: bool,
+    mismatch: Option<PartitionMismatch>,
+    refused: Option<RefusedPartitions>,
+}
+
+impl ReadPartitions {
+    /// Takes a record. `false`: it contradicts an earlier one, and is refused.
+    pub(crate) fn take(&mut self, own: u16, record: &Bytes) -> bool {
+        let mismatch = PartitionMismatch::of(own, record);
+        if self.is_agreed {
+            self.refused = mismatch.map(|PartitionMismatch { own, found }| RefusedPartitions { own, found });
+            return self.refused.is_none();
+        }
+        self.is_agreed = number(record) == Some(own);
+        self.mismatch = mismatch;
+        true
+    }
+
+    pub(crate) fn mismatch(&self) -> Option<PartitionMismatch> {
+        self.mismatch
+    }
+
+    pub(crate) fn refused(&self) -> Option<RefusedPartitions> {
+        self.refused
+    }
+}
+
 fn number(record: &Bytes) -> Option<u16> {
     std::str::from_utf8(record).ok()?.parse().ok()
 }
@@ -98,24 +140,25 @@ impl PartitionCheck {
         match result {
             Ok(_) => self.agree(),
             Err(StoreError::Conflict(Some(current))) => {
-                let body = &current.message.body;
-                self.mismatch = PartitionMismatch::of(self.own, body);
-                if number(body) == Some(self.own) {
-                    self.agree();
-                } else {
-                    self.is_agreed = false;
-                    self.sequence = if self.mismatch.is_some() {
-                        0
-                    } else {
-                        current.sequence
-                    };
-                    self.next = Some(retry_at);
-                }
+                self.compare(&current.message.body, current.sequence, retry_at);
             }
             Err(StoreError::Conflict(None)) => (self.sequence, self.next) = (0, Some(retry_at)),
             Err(_) => self.next = Some(retry_at),
         }
         true
+    }
+
+    /// Compares the own number with the record of the store. A producer that has agreed with the cluster before replaces a
+    /// record that contradicts it, and goes on.
+    fn compare(&mut self, record: &Bytes, sequence: u64, retry_at: UnixNanos) {
+        if number(record) == Some(self.own) {
+            return self.agree();
+        }
+        if !self.is_agreed {
+            self.mismatch = PartitionMismatch::of(self.own, record);
+        }
+        self.sequence = if self.mismatch.is_some() { 0 } else { sequence };
+        self.next = Some(retry_at);
     }
 
     fn agree(&mut self) {
@@ -219,6 +262,53 @@ mod tests {
         broker.put(record("4"));
         carry_out(&mut sender, &mut broker, NOW + SECOND);
         assert!(sender.mismatch().is_none() && sender.run().is_some());
+    }
+
+    #[test]
+    fn a_producer_that_has_agreed_replaces_a_forged_number() {
+        let mut broker = Broker::new("c", 1);
+        let mut sender = sender("a", 4);
+        carry_out(&mut sender, &mut broker, NOW);
+        broker.put(record("2"));
+        sender.reconnected(NOW + SECOND);
+        carry_out(&mut sender, &mut broker, NOW + SECOND);
+        assert_eq!(sender.mismatch(), None);
+        carry_out(&mut sender, &mut broker, NOW + 3 * SECOND);
+        assert_eq!(stored(&broker), Some("4".into()));
+        assert!(sender.mismatch().is_none() && sender.run().is_some());
+    }
+
+    #[test]
+    fn a_replica_refuses_and_counts_a_number_that_contradicts_an_earlier_one() {
+        let config = ReaderConfig {
+            partitions: 4,
+            ..ReaderConfig::new("c")
+        };
+        let mut reader = PageReader::new(config, Vec::new(), &std::sync::Arc::default()).unwrap();
+        let (id, _) = reader.poll().unwrap();
+        let mut read = |body, sequence| {
+            let stored = StoredMessage {
+                message: record(body),
+                sequence,
+                time: NOW,
+            };
+            reader.event(StoreEvent::Read(id, stored), NOW);
+            reader.event(StoreEvent::Current(id), NOW);
+            let is_ready = reader.is_ready(NOW) && reader.mismatch().is_none();
+            (
+                is_ready,
+                reader.stats().refused_partitions,
+                reader.refused_partitions(),
+            )
+        };
+        assert_eq!(read("4", 1), (true, 0, None));
+        let refused = RefusedPartitions { own: 4, found: 2 };
+        assert_eq!(read("2", 2), (true, 1, Some(refused)));
+        assert_eq!(read("65535", 3).1, 2);
+        // A record without a number says nothing, and a producer replaces it.
+        assert_eq!(read("many", 4), (true, 2, None));
+        assert_eq!(read("2", 5), (true, 3, Some(refused)));
+        assert_eq!(read("4", 6), (true, 3, None));
     }
 
     #[test]

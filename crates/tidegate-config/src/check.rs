@@ -328,24 +328,38 @@ impl<'a> Checker<'a> {
 
     fn check_unused(&self, cx: &mut Problems) {
         let service = &self.document.service;
-        let used: HashSet<&ComponentId> = service
+        // A connector is named as a receiver and as an exporter.
+        let used: HashSet<(Class, &ComponentId)> = service
             .pipelines
             .iter()
-            .flat_map(|p| p.receivers.iter().chain(&p.processors).chain(&p.exporters))
-            .map(|reference| &reference.id)
+            .flat_map(|pipeline| {
+                named(&pipeline.receivers, &[Class::Receiver, Class::Connector])
+                    .chain(named(&pipeline.processors, &[Class::Processor]))
+                    .chain(named(&pipeline.exporters, &[Class::Exporter, Class::Connector]))
+            })
+            .chain(named(&service.extensions, &[Class::Extension]))
             .collect();
-        let extensions: HashSet<_> = service.extensions.iter().map(|e| &e.id).collect();
         for component in self.document.components() {
-            let (used, place) = match component.class {
-                Class::Extension => (&extensions, "service::extensions does not name it"),
-                _ => (&used, "no pipeline uses it"),
-            };
-            if !used.contains(&component.id) {
+            if !used.contains(&(component.class, &component.id)) {
+                let place = match component.class {
+                    Class::Extension => "service::extensions does not name it",
+                    _ => "no pipeline uses it",
+                };
                 let message = format!("{} is defined, but {place}", component.class);
                 cx.at_key(&component.options).warning(message);
             }
         }
     }
+}
+
+/// What a list names: each id may be a component of one of the classes.
+fn named<'a>(
+    references: &'a [Reference],
+    classes: &'a [Class],
+) -> impl Iterator<Item = (Class, &'a ComponentId)> {
+    references
+        .iter()
+        .flat_map(move |reference| classes.iter().map(move |class| (*class, &reference.id)))
 }
 
 /// Whether a section or list is absent, null or empty. One of a wrong type has been reported.

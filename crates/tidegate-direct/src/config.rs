@@ -79,7 +79,8 @@ pub struct ServeConfig {
     pub tls: Option<DirectServerTls>,
     /// The most bytes of all messages, compressed (default: 256 MiB).
     pub max_bytes: usize,
-    /// The most calls at a time (default: 64). Others wait.
+    /// The most calls at a time (default: 64). Others wait. A call counts when its body has arrived. Bodies that arrive have
+    /// room for 1 MiB of each call, and those from one address have half of it.
     pub max_concurrent_calls: usize,
     /// The most connections (default: 4096). Further ones are closed.
     pub max_connections: usize,

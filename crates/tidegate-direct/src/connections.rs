@@ -3,6 +3,7 @@
 //! The connections of the server: their number is limited, and silent ones end.
 
 use std::io;
+use std::net::IpAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
@@ -109,10 +110,17 @@ impl AsyncWrite for Connection {
     }
 }
 
-impl Connected for Connection {
-    type ConnectInfo = ();
+/// The address of the peer, which each request of the connection has among its extensions.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct PeerAddress(pub(crate) Option<IpAddr>);
 
-    fn connect_info(&self) {}
+impl Connected for Connection {
+    type ConnectInfo = PeerAddress;
+
+    fn connect_info(&self) -> PeerAddress {
+        let address = self.stream.peer_addr().ok();
+        PeerAddress(address.map(|address| address.ip().to_canonical()))
+    }
 }
 
 #[cfg(test)]

@@ -8,6 +8,7 @@
 
 #![forbid(unsafe_code)]
 
+mod arrivals;
 mod client;
 mod config;
 mod connections;

@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use http::header::AUTHORIZATION;
 use http::{Request, Response};
+use http_body_util::Full;
 use prost::Message;
 use ring::digest::{Digest, SHA256, digest};
 use tidegate_cluster::StoreError;
@@ -25,12 +26,13 @@ use tonic::{Status, Streaming};
 use tonic_prost::ProstCodec;
 use tower::service_fn;
 
+use crate::arrivals::Arrivals;
 use crate::client::bearer;
 use crate::config::{DirectError, ServeConfig};
-use crate::connections::limited;
+use crate::connections::{PeerAddress, limited};
 use crate::copies::of_copy;
 use crate::engine_state::EngineState;
-use crate::limits::{MAX_CALL_MESSAGES, MAX_HEAD_BYTES};
+use crate::limits::{MAX_CALL_BYTES, MAX_CALL_MESSAGES, MAX_HEAD_BYTES};
 use crate::replica::{Decision, Replica};
 use crate::wire::{
     DecideOutcome, DecideRequest, ListRequest, MessageCopy, MessageHead, PublishOutcome, StatusRequest,
@@ -61,10 +63,12 @@ pub(crate) fn start(
         address: config.listen,
         error,
     })?;
+    tracing::info!(endpoint = %config.listen, replica = %config.name, "serving the store of the cluster");
     let incoming = limited(incoming.with_nodelay(Some(true)), config.max_connections);
     let token = bearer(&state.config)?;
     let service = ReplicaService {
         token: token.map(|token| digest(&SHA256, token.as_encoded_bytes())),
+        arrivals: Arc::new(arrivals(&state, config)),
         permits: Arc::new(Semaphore::new(config.max_concurrent_calls.max(1))),
         lifetime: lifetime.clone(),
         state,
@@ -79,11 +83,20 @@ pub(crate) fn start(
     Ok(())
 }
 
+/// Room for as many calls as may run at a time.
+fn arrivals(state: &EngineState, config: &ServeConfig) -> Arrivals {
+    // The last body of a call may exceed the limit of its bodies.
+    let max_call_bytes = MAX_CALL_BYTES + state.config.max_body_bytes + MAX_CALL_MESSAGES * MAX_HEAD_BYTES;
+    let room = config.max_concurrent_calls.saturating_mul(MAX_CALL_BYTES);
+    Arrivals::new(room, max_call_bytes)
+}
+
 #[derive(Clone)]
 struct ReplicaService {
     state: Arc<EngineState>,
     /// The hash of the header that callers must have. The comparison of hashes tells nothing about the token.
     token: Option<Digest>,
+    arrivals: Arc<Arrivals>,
     permits: Arc<Semaphore>,
     lifetime: watch::Receiver<()>,
 }
@@ -114,14 +127,23 @@ impl ReplicaService {
         given.is_some_and(|given| digest(&SHA256, given.as_bytes()).as_ref() == token.as_ref())
     }
 
-    /// The time limit ends callers that send slowly.
+    /// A call takes a permit when its body has arrived. The first time limit ends callers that send slowly.
     async fn answer(&self, request: Request<Body>) -> Response<Body> {
+        let most = self.state.config.timeout;
+        let (parts, body) = request.into_parts();
+        let from = parts.extensions.get::<PeerAddress>();
+        let arrived = self.arrivals.read(from.and_then(|address| address.0), body);
+        let arrived = match timeout(most, arrived).await {
+            Ok(Ok(arrived)) => arrived,
+            Ok(Err(status)) => return status.into_http(),
+            Err(_) => return Status::deadline_exceeded("the body of the call takes too long").into_http(),
+        };
+        let body = Body::new(Full::new(arrived.bytes.clone()));
         let answer = async {
             let _permit = self.permits.acquire().await;
-            self.carry_out(request).await
+            self.carry_out(Request::from_parts(parts, body)).await
         };
-        let most = 2 * self.state.config.timeout;
-        match timeout(most, answer).await {
+        match timeout(2 * most, answer).await {
             Ok(response) => response,
             Err(_) => Status::deadline_exceeded("the call takes too long").into_http(),
         }

@@ -13,7 +13,8 @@ use crate::print_line;
 /// Arguments of `ring inspect`.
 #[derive(Debug, clap::Args)]
 #[command(
-    after_help = "Consumes nothing: the command opens the file read-only.\n\nExample:\n  \
+    after_help = "Consumes nothing: the command opens the file read-only. The exit code is 1 if the file is not a ring or a \
+store.\n\nExample:\n  \
 tidegate ring inspect /run/nixl/agent_0 --events 10"
 )]
 pub(super) struct InspectArgs {
@@ -40,6 +41,10 @@ pub(super) fn run(args: &InspectArgs) -> Result<(), Failure> {
 fn show_ring(args: &InspectArgs) -> Result<(), Failure> {
     let found = inspect(&args.file)?;
     let header = &found.header;
+    match found.verdict {
+        Ok(ring) => print_line!("verdict:          a ring, version {}", ring.layout.label()),
+        Err(reject) => print_line!("verdict:          not a ring: {reject}"),
+    }
     print_line!(
         "file:             {} ({} bytes, uid {})",
         args.file.display(),

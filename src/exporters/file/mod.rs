@@ -86,6 +86,7 @@ impl Attempt for FileWriter {
             .with(move |file| Log::open(&config, header).map(|log| *file = Some(log)))
             .await?;
         opened.map_err(|error| format!("can't write {path}: {error}"))?;
+        tracing::info!(%path, "writing the file");
         Ok(())
     }
 

@@ -126,10 +126,15 @@ impl PageDriver {
     fn take(&mut self, event: StoreEvent) {
         let now = unix_now();
         let mut state = self.state.lock();
+        let run = state.sender.run();
         match event {
             StoreEvent::Done(id, result) => state.sender.answer(id, result, now),
             StoreEvent::Connected => state.sender.reconnected(now),
             StoreEvent::Read(..) | StoreEvent::Current(_) => return,
+        }
+        // The next round is up to an interval away. The status would show no run until then.
+        if state.sender.run() != run {
+            report(&state, &self.base, &self.cluster);
         }
         let due = calls(&mut state.sender);
         drop(state);
@@ -187,7 +192,7 @@ fn report(state: &SenderState, base: &Context, cluster: &Cluster) {
         &base.path,
         Some(json!({
             "kind": "producer",
-            "producer": run.as_ref().map(|run| run.producer.as_str()),
+            "producer": state.sender.producer().as_str(),
             "run": run.as_ref().map(|run| run.epoch),
             "series": stats.series,
             "waiting_pages": stats.waiting,
@@ -221,5 +226,45 @@ fn record_metrics(stats: &SenderStats, counts: &StatementCounts, base: &Context)
     ] {
         let labels = [("exporter", base.id.to_string()), ("reason", reason.to_owned())];
         metrics::counter!("tidegate_partials_refused_series_total", &labels).absolute(count);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use tidegate_cluster::local::LocalEngine;
+    use tidegate_cluster::{ClusterEngine as _, ProducerName};
+    use tidegate_engine::{Limits, Rule, Table};
+
+    use super::*;
+    use crate::component::testing::{add_cluster, context, settings};
+
+    #[tokio::test]
+    async fn the_status_has_the_run_without_another_round() {
+        let base = context("exporters", "partials");
+        let cluster = add_cluster(&base.shared);
+        let settings = settings::<PartialsExporterConfig>("{cluster: cluster}");
+        let config: Arc<PartialsExporterConfig> = settings.get();
+        let own = Table::new("test", vec![Rule::newest()], Limits::default());
+        let tables = Arc::new(ExporterTables {
+            own: Arc::new(own),
+            live: Mutex::default(),
+        });
+        let sender = PageSender::new(config.sender(&cluster, ProducerName::new("a").unwrap()));
+        let engine = LocalEngine::new();
+        let session = engine.open();
+        let mut driver = PageDriver::new(base, config, cluster.clone(), (tables, None), sender, session);
+        driver.update().await;
+        let report = || cluster.status()["components"]["exporters::partials"].clone();
+        assert_eq!(report()["producer"], "a");
+        assert!(report()["run"].is_null());
+        let answers = async {
+            while report()["run"].is_null() {
+                let event = driver.session.events.recv().await.unwrap();
+                driver.take(event);
+            }
+        };
+        timeout(Duration::from_secs(60), answers).await.unwrap();
     }
 }

@@ -116,6 +116,7 @@ fn of_series(labels: &Labels, series: &Series, it: &SeriesExplanation, now: Unix
         "counts_since": seconds(it.start),
         "owner": &*it.owner,
         "rule": it.rule,
+        "rule_name": it.rule_name.as_deref(),
         "sources": {"reporting": it.reporting, "expected": it.expected},
         "fed_by": it.sources.iter().map(source).collect::<Vec<_>>(),
         "fed_by_total": it.sources_total,
@@ -163,6 +164,7 @@ fn of_target(one: &Found, now: UnixNanos) -> Value {
         "counts_since": null,
         "owner": "the attributes of the resource",
         "rule": null,
+        "rule_name": null,
         "sources": {"reporting": reporting, "expected": 1},
         "fed_by": [{
             "source": attributes,

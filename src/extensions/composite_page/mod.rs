@@ -97,6 +97,7 @@ impl Lifecycle for CompositePage {
         let config = &self.config;
         let page = Page::create(&config.path, config.capacity, config.mode.0);
         let page = page.map_err(|error| self.base.error(format!("{}: {error}", config.path.display())))?;
+        tracing::info!(extension = %self.base.id, path = %config.path.display(), "writing composites");
         let wanted = patterns(&config.composites).map_err(|error| self.base.error(error.to_string()))?;
         let (shared, stopping) = (self.base.shared.clone(), self.stopping.clone());
         let interval = config.interval;

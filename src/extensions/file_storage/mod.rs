@@ -76,7 +76,10 @@ impl Lifecycle for FileStorage {
             made.map_err(|error| self.wrong(format!("can't be made: {error}")))?;
         }
         match std::fs::metadata(directory) {
-            Ok(found) if found.is_dir() => Ok(()),
+            Ok(found) if found.is_dir() => {
+                tracing::info!(extension = %self.base.id, directory = %directory.display(), "keeping data");
+                Ok(())
+            }
             Ok(_) => Err(self.wrong("is not a directory".to_owned())),
             Err(error) => Err(self.wrong(format!(
                 "can't be used: {error}; make it, or set `create_directory: true`"

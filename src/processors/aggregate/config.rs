@@ -235,14 +235,33 @@ impl AggregateConfig {
         Ok(rules)
     }
 
-    /// The indexes of the rules in the configuration. Rules of built-in sets need not match anything.
-    pub fn own_rules(&self) -> Vec<usize> {
+    /// The names of the rules, in the order of [`Self::rules`]: their numbers in the list of the file, from 1.
+    pub fn rule_names(&self) -> Vec<Arc<str>> {
+        let mut names = Vec::new();
+        for (number, item) in (1..).zip(&self.rules.0) {
+            match item {
+                RulesItem::Set(RuleSet::Nixl) => {
+                    let name: Arc<str> = format!("rule {number} (built-in set `nixl`)").into();
+                    names.extend(nixl::rules().iter().map(|_| name.clone()));
+                }
+                RulesItem::Rule(rule) => names.push(match &rule.name {
+                    Some(name) => format!("rule {number} (`{name}`)").into(),
+                    None => format!("rule {number}").into(),
+                }),
+            }
+        }
+        names
+    }
+
+    /// The rules that the file has itself: their numbers in its list, from 1, and their indexes in [`Self::rules`]. Rules of
+    /// built-in sets need not match anything.
+    pub fn own_rules(&self) -> Vec<(usize, usize)> {
         let (mut own, mut at) = (Vec::new(), 0);
-        for item in &self.rules.0 {
+        for (number, item) in (1..).zip(&self.rules.0) {
             match item {
                 RulesItem::Set(RuleSet::Nixl) => at += nixl::rules().len(),
                 RulesItem::Rule(_) => {
-                    own.push(at);
+                    own.push((number, at));
                     at += 1;
                 }
             }
@@ -369,5 +388,22 @@ mod tests {
         assert_eq!(rule.unequal_bounds, UnequalBounds::Separate);
         let warnings: Vec<_> = problems.sorted().iter().map(|p| p.message.as_str()).collect();
         assert_eq!(warnings, ["`apart` is deprecated: write `separate`"]);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::component::testing::options;
+
+    #[test]
+    fn rules_have_their_numbers_in_the_list_of_the_file() {
+        let yaml = "{rules: [nixl, {match: {name: a}, name: b}, {match: {name: c}}]}";
+        let config = options::<AggregateConfig>(yaml).unwrap();
+        let (names, sets) = (config.rule_names(), nixl::rules().len());
+        assert_eq!(names.len(), config.rules().unwrap().len());
+        assert_eq!(&*names[0], "rule 1 (built-in set `nixl`)");
+        assert_eq!([&*names[sets], &*names[sets + 1]], ["rule 2 (`b`)", "rule 3"]);
+        assert_eq!(config.own_rules(), [(2, sets), (3, sets + 1)]);
     }
 }

@@ -105,6 +105,7 @@ fn table(config: &AggregateConfig, rules: &[Rule], cx: &ProcessorContext) -> Arc
         );
     }
     let table = Table::new(cx.base.path.clone(), rules.to_vec(), config.limits())
+        .with_rule_names(config.rule_names())
         .bounded_by(cx.base.shared.memory.bounds_of_tables())
         .shared_by_sources();
     Arc::new(match &config.storage {
@@ -188,10 +189,10 @@ impl Consumer for Aggregate {
 }
 
 /// Warnings about rules that have matched nothing.
-fn match_warnings(absorber: &Absorber, own: &[usize]) -> Vec<String> {
-    let of_rule = |(number, at): (usize, &usize)| {
+fn match_warnings(absorber: &Absorber, own: &[(usize, usize)]) -> Vec<String> {
+    let of_rule = |(number, at): &(usize, usize)| {
         let rule = absorber.rules.get(*at)?;
-        let name = format!("rule {}", number + 1);
+        let name = format!("rule {number}");
         Some(
             absorber
                 .table
@@ -199,7 +200,7 @@ fn match_warnings(absorber: &Absorber, own: &[usize]) -> Vec<String> {
                 .warnings(&name, rule.name.text()),
         )
     };
-    own.iter().enumerate().filter_map(of_rule).flatten().collect()
+    own.iter().filter_map(of_rule).flatten().collect()
 }
 
 /// Records the size of the table in the gateway's own metrics.

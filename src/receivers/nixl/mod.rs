@@ -59,6 +59,7 @@ impl Receiver for Nixl {}
 #[async_trait]
 impl Lifecycle for Nixl {
     async fn start(&self) -> Result<(), ComponentError> {
+        tracing::info!(receiver = %self.base.id, directories = ?self.config.directories, "watching directories");
         let mut drain = drain::Drain::new(&self.config, &self.base, self.entry.clone());
         self.worker
             .start(move |pause| drain.run(pause))

@@ -60,6 +60,7 @@ impl Receiver for NixlMp {}
 #[async_trait]
 impl Lifecycle for NixlMp {
     async fn start(&self) -> Result<(), ComponentError> {
+        tracing::info!(receiver = %self.base.id, directories = ?self.config.directories, "watching directories");
         let mut stores = Stores::new(self.config.clone(), self.base.clone(), self.entry.clone());
         self.worker
             .start(move |pause| stores.run(pause))

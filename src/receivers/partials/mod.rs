@@ -160,6 +160,7 @@ impl Lifecycle for Partials {
         self.cluster.set_turn(DeltaTurn::Hold);
         self.cluster.report(&self.base.path, None);
         self.cluster.warn(&self.base.path, None);
+        shared.health.trouble(&self.base.path, None);
         nodes::clear(&self.base, &self.cluster);
         self.hold(None);
     }

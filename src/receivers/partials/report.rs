@@ -46,9 +46,11 @@ pub(super) fn report(
         incomplete(cluster.name(), &status, &reader.silent(now)),
     );
     let mismatch = reader.mismatch().map(|mismatch| mismatch.to_string());
+    let refused = reader.refused_partitions().map(|refused| refused.to_string());
+    base.shared.health.trouble(&base.path, refused.clone());
     base.shared
         .notices
-        .set(&base.path, mismatch.into_iter().collect());
+        .set(&base.path, mismatch.into_iter().chain(refused).collect());
     cluster.report(
         &base.path,
         Some(json!({
@@ -142,6 +144,7 @@ impl ReplicaMetrics {
             ("foreign", stats.foreign),
             ("room", stats.refused),
             ("unknown_composite", stats.unknown_composites),
+            ("partitions", stats.refused_partitions),
             ("invalid", merged.invalid),
             ("mixed_kinds", merged.mixed_kinds),
             ("lease_ended", merged.lease_ended),

@@ -94,9 +94,11 @@ impl Lifecycle for Uds {
         let mut running = RunningTasks::default();
         if let Some(stream) = &self.config.stream {
             running.stream = Some(self.start_stream(stream).await?);
+            tracing::info!(receiver = %self.base.id, path = %stream.path.display(), "listening for events");
         }
         if let Some(datagram) = &self.config.datagram {
             running.datagram = Some(self.start_datagram(datagram)?);
+            tracing::info!(receiver = %self.base.id, path = %datagram.path.display(), "listening for datagrams");
         }
         *self.running.lock() = running;
         Ok(())

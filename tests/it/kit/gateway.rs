@@ -63,6 +63,10 @@ impl Gateway {
             fs::write(&path, text).expect("a file in a fresh directory");
             command.arg("--config").arg(path);
         }
+        // The examples of config/ name these variables, so a test of one has the ports above too.
+        command
+            .env("HEALTH_ENDPOINT", format!("127.0.0.1:{health_port}"))
+            .env("OWN_METRICS_ENDPOINT", format!("127.0.0.1:{telemetry_port}"));
         adjust(&mut command);
         Self {
             process: Process::start("tidegate", &mut command),

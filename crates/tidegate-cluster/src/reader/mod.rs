@@ -27,8 +27,10 @@ pub(crate) use self::deltas::DeltaRecord;
 use self::producers::ProducerList;
 use self::records::RecordList;
 use crate::name::StreamProducer;
+use crate::partitions::ReadPartitions;
 use crate::{
-    CallId, PageLimits, PartitionMismatch, ProducerName, ReadScope, RunName, StoreCall, StoreEvent, nanos,
+    CallId, PageLimits, PartitionMismatch, ProducerName, ReadScope, RefusedPartitions, RunName, StoreCall,
+    StoreEvent, nanos,
 };
 
 /// The options of a reader.
@@ -107,6 +109,8 @@ pub struct ReaderStats {
     pub refused: u64,
     /// Windows of composites that this replica does not declare.
     pub unknown_composites: u64,
+    /// Records with another number of partitions than an earlier one, with repeated ones.
+    pub refused_partitions: u64,
     /// Times at which the store had lost its newest messages.
     pub losses: u64,
 }
@@ -139,8 +143,7 @@ pub struct PageReader {
     had_refused_runs: bool,
     /// The replica that has exported the newest deltas.
     deltas: DeltaRecord,
-    /// The cluster has another number of partitions.
-    mismatch: Option<PartitionMismatch>,
+    partitions: ReadPartitions,
     stats: ReaderStats,
 }
 
@@ -180,7 +183,7 @@ impl PageReader {
             has_refused_runs: false,
             had_refused_runs: false,
             deltas: DeltaRecord::default(),
-            mismatch: None,
+            partitions: ReadPartitions::default(),
             stats: ReaderStats::default(),
         })
     }
@@ -239,13 +242,18 @@ impl PageReader {
 
     /// The difference to the cluster, if its number of partitions is another one. The replica is never ready then.
     pub fn mismatch(&self) -> Option<PartitionMismatch> {
-        self.mismatch
+        self.partitions.mismatch()
+    }
+
+    /// The number of partitions in the store, if it contradicts an earlier one. The replica goes on with the earlier one.
+    pub fn refused_partitions(&self) -> Option<RefusedPartitions> {
+        self.partitions.refused()
     }
 
     /// Whether it may answer: it has read all messages and is not far behind.
     pub fn is_ready(&self, now: UnixNanos) -> bool {
         let lag = self.caught_up_at.map(|at| now.saturating_sub(at));
-        self.mismatch.is_none() && lag.is_some_and(|lag| lag < nanos(self.config.max_lag))
+        self.mismatch().is_none() && lag.is_some_and(|lag| lag < nanos(self.config.max_lag))
     }
 
     /// The status.

@@ -7,8 +7,8 @@ use tidegate_engine::{MergeRefusal, ProducerRun, UnixNanos, clock};
 use super::PageReader;
 use super::records::KnownRecord;
 use crate::{
-    DecodedPage, PageError, PageHeaders, PageKind, PartitionMismatch, ProducerName, RecordDigest, RunName,
-    StoredMessage, Subject, decode_page, decode_record,
+    DecodedPage, PageError, PageHeaders, PageKind, ProducerName, RecordDigest, RunName, StoredMessage,
+    Subject, decode_page, decode_record,
 };
 
 /// Messages show for this long (3 s) after [`StoreEvent::Current`](crate::StoreEvent::Current) that the replica is up to date.
@@ -53,7 +53,8 @@ impl PageReader {
         let result = match &subject {
             Subject::Leader => Ok(()),
             Subject::Partitions => {
-                self.mismatch = PartitionMismatch::of(self.config.partitions, &stored.message.body);
+                let (own, record) = (self.config.partitions, &stored.message.body);
+                self.stats.refused_partitions += u64::from(!self.partitions.take(own, record));
                 Ok(())
             }
             Subject::Deltas => {

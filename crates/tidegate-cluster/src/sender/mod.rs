@@ -269,6 +269,11 @@ impl PageSender {
         self.partitions.mismatch()
     }
 
+    /// The name of the producer.
+    pub fn producer(&self) -> &ProducerName {
+        &self.config.producer
+    }
+
     /// The present run; `None` before the first one.
     pub fn run(&self) -> Option<RunName> {
         (self.epoch > 0).then(|| self.run_of(self.epoch))

@@ -5,12 +5,18 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use http::uri::PathAndQuery;
 use tidegate_cluster::{ClusterEngine, StoreCall, StoreError};
 use tidegate_config::Secret;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
+use tokio::task::JoinSet;
 use tokio::time::timeout;
-use tonic::Code;
+use tokio_stream::StreamExt as _;
+use tonic::client::Grpc;
+use tonic::transport::Endpoint;
+use tonic::{Code, Status};
+use tonic_prost::ProstCodec;
 
 use super::kit::{CLUSTER, address, config, serving, start, until};
 use super::store::{call, page, read};
@@ -134,6 +140,46 @@ async fn connections_above_the_limit_are_closed_until_one_ends() {
         }
     };
     timeout(Duration::from_secs(60), connects).await.unwrap();
+}
+
+/// Begins as many calls as a connection may have, whose bodies never end.
+async fn begin_slow_calls(at: SocketAddr, calls: &mut JoinSet<Result<(), Status>>) {
+    let endpoint = Endpoint::from_shared(format!("http://{at}")).unwrap();
+    let channel = endpoint.connect().await.unwrap();
+    for _ in 0..32 {
+        let mut grpc = Grpc::new(channel.clone());
+        calls.spawn(async move {
+            grpc.ready().await.unwrap();
+            let first = copy("tg.c.p.00.p.1.1", "tg-seq:1\n", 1);
+            let messages = tokio_stream::once(first).chain(tokio_stream::pending());
+            let path = PathAndQuery::from_static("/tidegate.v1.Replica/Publish");
+            let codec = ProstCodec::<MessageCopy, PublishOutcome>::default();
+            let answers = grpc.streaming(tonic::Request::new(messages), path, codec).await;
+            answers.map(drop)
+        });
+    }
+}
+
+#[tokio::test]
+async fn slow_bodies_do_not_delay_a_good_peer_and_end() {
+    let at = address();
+    let _engine = replica(at, None).await;
+    let good = client(at, &config(&[at]));
+    let mut slow = JoinSet::new();
+    // Twice as many as the calls that the replica carries out at a time.
+    for _ in 0..4 {
+        begin_slow_calls(at, &mut slow).await;
+    }
+    let mut sequence = 0;
+    while !slow.is_empty() {
+        sequence += 1;
+        let page = copy("tg.c.p.00.p.1.1", &format!("tg-seq:{sequence}\n"), 1);
+        let outcomes = good.publish(vec![page]).await.unwrap();
+        assert_eq!(outcomes[0].code(), PublishCode::Stored);
+        while let Some(ended) = slow.try_join_next() {
+            assert_eq!(ended.unwrap().unwrap_err().code(), Code::DeadlineExceeded);
+        }
+    }
 }
 
 #[tokio::test]

@@ -22,6 +22,8 @@ pub struct SeriesExplanation {
     pub owner: Arc<str>,
     /// The index of the rule that makes it.
     pub rule: Option<usize>,
+    /// The name of the rule, if the table has names for its rules.
+    pub rule_name: Option<Arc<str>>,
     /// The time since it counts; 0 = unknown.
     pub start: UnixNanos,
     /// The time of the last change or confirmation of the value; 0 = never.
@@ -127,9 +129,11 @@ impl Table {
         let is_recent = clock::wall(now).min(now).saturating_sub(newest) <= patience;
         let sources_total = sources.len();
         sources.truncate(most);
+        let rule = self.rules.iter().position(|rule| rule.could_make(series));
         Some(SeriesExplanation {
             owner: self.owner.clone(),
-            rule: self.rules.iter().position(|rule| rule.could_make(series)),
+            rule,
+            rule_name: rule.and_then(|rule| self.rule_names.get(rule).cloned()),
             start,
             time,
             value,

@@ -102,6 +102,8 @@ pub struct Table {
     composites: RwLock<Vec<Arc<Composite>>>,
     /// Names the sources of series for explanations, if the table does not know them.
     source_list: Mutex<Option<Arc<dyn SourceList>>>,
+    /// The names of the rules in explanations.
+    rule_names: Vec<Arc<str>>,
     counters: Counters,
 }
 
@@ -132,6 +134,7 @@ impl Table {
             kinds_of_sources: AtomicUsize::new(0),
             composites: RwLock::default(),
             source_list: Mutex::default(),
+            rule_names: Vec::new(),
             counters: Counters::default(),
         }
     }
@@ -153,6 +156,12 @@ impl Table {
             identify: Some(identify),
             ..self
         }
+    }
+
+    /// Names the rules in explanations, in their order.
+    #[must_use]
+    pub fn with_rule_names(self, rule_names: Vec<Arc<str>>) -> Self {
+        Self { rule_names, ..self }
     }
 
     /// Bounds the memory of the table. `bounds` may change at any time.

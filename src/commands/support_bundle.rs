@@ -1,0 +1,187 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//! `support-bundle`: the facts that a report of a problem needs, as files in a new directory, without secrets.
+
+use std::fs::{self, DirBuilder};
+use std::os::unix::fs::DirBuilderExt as _;
+use std::path::PathBuf;
+use std::time::SystemTime;
+
+use super::client::{self, Client, GatewayArgs};
+use super::{Failure, load, version};
+use crate::config::print_redacted;
+use crate::print_line;
+
+/// Arguments of `support-bundle`.
+#[derive(Debug, clap::Args)]
+#[command(
+    after_help = "Read the files before you send them: names of metrics, hosts, paths and pipelines are in them. Secrets, and \
+values that came out of `${...}`, are not. The exit code is 1 if a part is missing; `missing.txt` says why.\n\n\
+Example:\n  tidegate support-bundle --config gateway.yaml"
+)]
+pub struct SupportBundleArgs {
+    /// Directory to make. It must not exist. Unset: `tidegate-support-` and the time, in the present directory
+    #[arg(long, value_name = "DIRECTORY")]
+    output: Option<PathBuf>,
+    /// Page of the gateway's own metrics: HOST:PORT, or a URL without a path
+    #[arg(long, value_name = "ENDPOINT", default_value = "127.0.0.1:8888")]
+    metrics: String,
+    #[command(flatten)]
+    config: load::ConfigArgs,
+    #[command(flatten)]
+    place: GatewayArgs,
+}
+
+/// Pages of the `admin` extension, and the files that they become.
+const PAGES: [(&str, &str); 6] = [
+    ("running-config.yaml", "/api/v1/status/config"),
+    ("running-build.json", "/api/v1/status/buildinfo"),
+    ("runtime.json", "/api/v1/status/runtimeinfo"),
+    ("flags.json", "/api/v1/status/flags"),
+    ("notices.json", "/api/v1/status/notices"),
+    ("cluster.json", "/api/v1/status/cluster"),
+];
+
+/// Files of the system that say what the process has.
+const SYSTEM_FILES: [&str; 6] = [
+    "/etc/os-release",
+    "/proc/self/limits",
+    "/proc/self/cgroup",
+    "/proc/meminfo",
+    "/sys/fs/cgroup/memory.max",
+    "/sys/fs/cgroup/cpu.max",
+];
+
+/// Prefixes of variables whose names, and not values, are in the bundle.
+const VARIABLES: [&str; 4] = ["TIDEGATE_", "OTEL_", "KUBERNETES_SERVICE_HOST", "NIXL_"];
+
+/// Writes the files, and prints the directory.
+///
+/// # Errors
+/// The directory can't be made or written, or a part is missing.
+pub fn run(args: &SupportBundleArgs) -> Result<(), Failure> {
+    let mut bundle = Bundle::create(args.output.clone().unwrap_or_else(default_directory))?;
+    bundle.write("version.txt", &version::text())?;
+    bundle.write("environment.txt", &environment())?;
+    if args.config.is_given() {
+        bundle.add_config(&args.config)?;
+    }
+    let pages = &mut bundle;
+    let answered = client::run(&args.place, move |client| add_pages(pages, client));
+    bundle.note("the pages of `admin`", answered);
+    let page = &mut bundle;
+    let answered = client::run(&GatewayArgs::at(&args.metrics), move |client| {
+        add_metrics(page, client)
+    });
+    bundle.note("own-metrics.txt", answered);
+    bundle.finish()
+}
+
+fn default_directory() -> PathBuf {
+    let time = humantime::format_rfc3339_seconds(SystemTime::now()).to_string();
+    PathBuf::from(format!("tidegate-support-{}", time.replace(':', "")))
+}
+
+/// The new directory.
+struct Bundle {
+    directory: PathBuf,
+    /// The parts that are missing, with the reasons.
+    missing: Vec<String>,
+}
+
+impl Bundle {
+    /// Only the user may read it.
+    fn create(directory: PathBuf) -> Result<Self, Failure> {
+        let created = DirBuilder::new().mode(0o700).create(&directory);
+        let name = directory.display();
+        created.map_err(Failure::io(format!(
+            "making the directory {name}; `--output` names a new one"
+        )))?;
+        Ok(Self {
+            directory,
+            missing: Vec::new(),
+        })
+    }
+
+    fn write(&self, file: &str, text: &str) -> Result<(), Failure> {
+        let path = self.directory.join(file);
+        fs::write(&path, text).map_err(Failure::io(format!("writing {}", path.display())))
+    }
+
+    /// Notes that a part is missing, if it is.
+    fn note(&mut self, part: &str, result: Result<(), Failure>) {
+        if let Err(failure) = result {
+            self.missing.push(format!("{part}: {failure}"));
+        }
+    }
+
+    /// The configuration of the files, which the gateway may have refused, and what is wrong with it.
+    fn add_config(&mut self, config: &load::ConfigArgs) -> Result<(), Failure> {
+        let checked = load::check(config);
+        match checked.document.as_ref().filter(|_| checked.is_read) {
+            Some(document) => {
+                self.write("config.yaml", &print_redacted(&document.root, &checked.problems))?;
+            }
+            None => self
+                .missing
+                .push("config.yaml: a file can't be read; see `problems.txt`".to_owned()),
+        }
+        self.write("problems.txt", &checked.problems.to_string())
+    }
+
+    fn finish(self) -> Result<(), Failure> {
+        let name = self.directory.display();
+        print_line!("{name}");
+        if self.missing.is_empty() {
+            return Ok(());
+        }
+        self.write("missing.txt", &(self.missing.join("\n") + "\n"))?;
+        Err(Failure::Message(format!(
+            "parts are missing: see {name}/missing.txt"
+        )))
+    }
+}
+
+async fn add_pages(bundle: &mut Bundle, client: Client) -> Result<(), Failure> {
+    for (file, path) in PAGES {
+        match client.get(path, &[]).await {
+            Ok(page) => match page["data"]["yaml"].as_str() {
+                Some(yaml) => bundle.write(file, yaml)?,
+                None => bundle.write(file, &format!("{page:#}"))?,
+            },
+            Err(failure) => bundle.note(file, Err(failure)),
+        }
+    }
+    Ok(())
+}
+
+async fn add_metrics(bundle: &mut Bundle, client: Client) -> Result<(), Failure> {
+    let page = client.text("/metrics").await?;
+    bundle.write("own-metrics.txt", &page)
+}
+
+/// The machine and the limits of the process.
+fn environment() -> String {
+    let system = rustix::system::uname();
+    let mut text = format!(
+        "system: {} {} {}\nuid: {}\n",
+        system.sysname().to_string_lossy(),
+        system.release().to_string_lossy(),
+        system.machine().to_string_lossy(),
+        rustix::process::geteuid().as_raw(),
+    );
+    if let Ok(processors) = std::thread::available_parallelism() {
+        text.push_str(&format!("processors: {processors}\n"));
+    }
+    let mut names: Vec<_> = std::env::vars_os()
+        .map(|(name, _)| name.to_string_lossy().into_owned())
+        .filter(|name| VARIABLES.iter().any(|prefix| name.starts_with(prefix)))
+        .collect();
+    names.sort();
+    text.push_str(&format!("variables that are set: {}\n", names.join(", ")));
+    for file in SYSTEM_FILES {
+        let content = fs::read_to_string(file).unwrap_or_else(|error| format!("can't be read: {error}"));
+        text.push_str(&format!("\n{file}\n{}\n", content.trim_end()));
+    }
+    text
+}

@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//! `tidegate support-bundle`: it has the facts, and no secret.
+
+use std::path::Path;
+use std::process::Output;
+
+use tempfile::TempDir;
+
+use super::kit::gateway::tidegate;
+use super::kit::{Gateway, free_port};
+
+/// The secrets of the configuration: one in the file, one in a variable.
+const SECRETS: [&str; 2] = ["hunter1", "hunter2"];
+
+fn config(admin: u16, input: u16) -> String {
+    format!(
+        "extensions: {{admin: {{endpoint: \"127.0.0.1:{admin}\"}}}}
+receivers: {{otlp: {{protocols: {{http: {{endpoint: \"127.0.0.1:{input}\"}}}}}}}}
+exporters:
+  otlphttp: {{endpoint: \"http://127.0.0.1:1\", headers: {{api-key: hunter1, other: \"${{env:SUPPORT_KEY}}\"}}}}
+service:
+  extensions: [health_check, admin]
+  pipelines: {{logs: {{receivers: [otlp], exporters: [otlphttp]}}}}
+"
+    )
+}
+
+fn bundle(admin: u16, metrics: u16, directory: &Path, config: &Path) -> Output {
+    let (admin, metrics) = (format!("127.0.0.1:{admin}"), format!("127.0.0.1:{metrics}"));
+    tidegate()
+        .args([
+            "support-bundle",
+            "--endpoint",
+            &admin,
+            "--metrics",
+            &metrics,
+            "--output",
+        ])
+        .arg(directory)
+        .arg("--config")
+        .arg(config)
+        .env("SUPPORT_KEY", SECRETS[1])
+        .output()
+        .expect("it starts")
+}
+
+#[test]
+fn a_support_bundle_has_the_facts_and_no_secret() {
+    let (admin, directory) = (free_port(), TempDir::new().expect("a temporary directory"));
+    let yaml = config(admin, free_port());
+    // Without the health check of the tests: nothing starts here.
+    let file = directory.path().join("gateway.yaml");
+    std::fs::write(&file, yaml.replace("[health_check, admin]", "[admin]")).expect("a writable directory");
+    let gateway = Gateway::start_with(&yaml, |command| {
+        command.env("SUPPORT_KEY", SECRETS[1]);
+    });
+    let metrics = gateway.telemetry_port();
+    let whole = directory.path().join("whole");
+    let output = bundle(admin, metrics, &whole, &file);
+    assert!(output.status.success(), "{output:?}");
+    for (name, part) in [
+        ("config.yaml", "otlphttp"),
+        ("running-config.yaml", "[REDACTED]"),
+        ("problems.txt", ""),
+        ("running-build.json", "version"),
+        ("runtime.json", "startTime"),
+        ("notices.json", "success"),
+        ("cluster.json", "success"),
+        ("flags.json", "success"),
+        ("own-metrics.txt", "otelcol_process_uptime"),
+        ("version.txt", "commit: "),
+        ("environment.txt", "processors: "),
+    ] {
+        let text = std::fs::read_to_string(whole.join(name)).expect(name);
+        assert!(text.contains(part), "{name}: {text}");
+        assert!(
+            !SECRETS.iter().any(|secret| text.contains(secret)),
+            "{name}: {text}"
+        );
+    }
+    // It overwrites nothing.
+    assert_eq!(bundle(admin, metrics, &whole, &file).status.code(), Some(1));
+    gateway.stop();
+    let rest = directory.path().join("rest");
+    let output = bundle(admin, metrics, &rest, &file);
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    let missing = std::fs::read_to_string(rest.join("missing.txt")).expect("it lists what is missing");
+    assert!(
+        missing.contains("notices.json: ") && missing.contains("own-metrics.txt: "),
+        "{missing}"
+    );
+    assert!(rest.join("config.yaml").is_file());
+}
