@@ -377,6 +377,7 @@ impl InputName {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::component::testing::options;
     use crate::config::parse_text;
 
     #[test]
@@ -389,12 +390,6 @@ mod tests {
         let warnings: Vec<_> = problems.sorted().iter().map(|p| p.message.as_str()).collect();
         assert_eq!(warnings, ["`apart` is deprecated: write `separate`"]);
     }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::component::testing::options;
 
     #[test]
     fn rules_have_their_numbers_in_the_list_of_the_file() {
