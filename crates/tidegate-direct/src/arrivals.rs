@@ -53,7 +53,8 @@ impl Arrivals {
     /// The body is too large, breaks off, or grows when there is no room.
     pub(crate) async fn read(&self, from: Option<IpAddr>, mut body: Body) -> Result<ArrivedBody, Status> {
         let share = self.share_of(from);
-        let (mut bytes, mut held) = (BytesMut::new(), None);
+        let mut bytes = BytesMut::new();
+        let mut held: Option<[OwnedSemaphorePermit; 2]> = None;
         while let Some(frame) = body.frame().await {
             let Ok(data) = frame?.into_data() else { continue };
             if bytes.len() + data.len() > self.max_body_bytes {
