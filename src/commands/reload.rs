@@ -8,7 +8,7 @@ use std::time::{Duration, SystemTime};
 
 use super::load::{self, ConfigArgs, Loaded};
 use crate::component::Shared;
-use crate::component::reloads::ReloadResult;
+use crate::component::reloads::{NotReloaded, ReloadResult};
 use crate::service::reload::{Changes, ReloadError};
 use crate::service::{Plan, Running};
 use crate::telemetry::Telemetry;
@@ -137,9 +137,11 @@ pub(super) async fn watch(files: Vec<PathBuf>, shared: Arc<Shared>) {
         if again != now {
             continue;
         }
-        known = now;
-        if let Err(why) = shared.reloads.ask("--watch-config").await {
-            tracing::error!(%why, "a change of the configuration was not applied");
+        match shared.reloads.ask("--watch-config").await {
+            // The gateway starts, and read the files before the change.
+            Err(NotReloaded::Unsupported | NotReloaded::Busy) => {}
+            Err(NotReloaded::Stopping) => return,
+            Ok(_) => known = now,
         }
     }
 }

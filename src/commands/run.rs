@@ -21,6 +21,9 @@ use crate::telemetry::config::{Detail, Level};
 /// After the gateway has stopped, calls that wait for a file have so long to end.
 const LAST_CALLS: Duration = Duration::from_secs(2);
 
+/// The least time for a drain after a reload that was under way at the signal.
+const LAST_DRAIN: Duration = Duration::from_secs(2);
+
 /// Arguments of `run`.
 #[derive(Debug, Default, clap::Args)]
 #[command(
@@ -142,31 +145,38 @@ pub async fn serve(
             "everything runs and processes data; readers of metrics get 503 until the reason is gone"
         ),
     }
-    run_until(until(&mut signals), &mut reloader, &mut running, &telemetry).await;
+    let asked = run_until(until(&mut signals), &mut reloader, &mut running, &telemetry).await;
+    shared.reloads.close();
     tracing::info!("stopping: receivers first, then draining");
-    stop(running, reloader.drain(), &mut signals).await;
+    // A reload that was under way has taken a part of the time.
+    let drain = reloader.drain().saturating_sub(asked.elapsed()).max(LAST_DRAIN);
+    stop(running, drain, &mut signals).await;
     telemetry.stop().await;
     Ok(())
 }
 
-/// Answers requests for reloads until `until` is over. A reload is never broken off.
+/// Answers requests for reloads until `until` is over, and says when that was. A reload is never broken off.
 async fn run_until(
     until: impl Future<Output = ()>,
     reloader: &mut Reloader,
     running: &mut Running,
     telemetry: &Telemetry,
-) {
+) -> Instant {
     let mut until = std::pin::pin!(until);
     let shared = reloader.shared.clone();
     loop {
         let cause = tokio::select! {
-            () = &mut until => return,
+            () = &mut until => return Instant::now(),
             cause = shared.reloads.asked() => cause,
         };
         let mut reload = std::pin::pin!(reloader.reload(cause, running, telemetry));
         tokio::select! {
             () = &mut reload => {}
-            () = &mut until => return reload.await,
+            () = &mut until => {
+                let asked = Instant::now();
+                reload.await;
+                return asked;
+            }
         }
     }
 }

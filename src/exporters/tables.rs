@@ -21,6 +21,8 @@ pub(super) struct ExporterTables {
     pub(super) own: Arc<Table>,
     /// The tables of earlier components.
     pub(super) live: Mutex<Vec<TableHandle>>,
+    /// The owners of tables that it showed until the last change. They push their last snapshots.
+    pub(super) former: Mutex<Vec<Arc<str>>>,
 }
 
 /// The table of the exporter that a reload replaces, if its limits stay; else an empty one.
@@ -55,12 +57,16 @@ impl ExporterTables {
         for handle in &handles {
             tracing::debug!(owner = %handle.owner(), "serving its live table");
         }
-        *self.live.lock() = handles;
+        let former = std::mem::replace(&mut *self.live.lock(), handles);
+        *self.former.lock() = former.iter().map(|handle| handle.owner().clone()).collect();
     }
 
     /// Whether the batch only repeats a table that the exporter reads itself.
     fn has_table_of(&self, batch: &Batch) -> bool {
-        let is_attached = |owner: &Arc<str>| self.live.lock().iter().any(|handle| handle.owner() == owner);
+        let is_attached = |owner: &Arc<str>| {
+            let is_live = self.live.lock().iter().any(|handle| handle.owner() == owner);
+            is_live || self.former.lock().contains(owner)
+        };
         batch.snapshot_of.as_ref().is_some_and(is_attached)
     }
 }

@@ -59,7 +59,7 @@ impl Graph {
     /// # Errors
     /// Components can't be built, or certainly make the same series twice. Each has an error.
     pub fn build(plan: &Plan, shared: &Arc<Shared>) -> Result<Self, Vec<BuildError>> {
-        Self::rebuild(plan, shared, &[], &GraphMetrics::default())
+        Self::rebuild(plan, shared, &[], &[], &GraphMetrics::default())
     }
 
     /// The same around running members: those whose parts stay equal are kept.
@@ -70,9 +70,10 @@ impl Graph {
         plan: &Plan,
         shared: &Arc<Shared>,
         running: &[&GraphMember],
+        stopped: &[GraphMember],
         counted: &GraphMetrics,
     ) -> Result<Self, Vec<BuildError>> {
-        let mut builder = Builder::new(plan, shared.clone(), running, counted);
+        let mut builder = Builder::new(plan, shared.clone(), (running, stopped), counted);
         builder.extensions();
         builder.exporters();
         for pipeline in &plan.pipelines {
@@ -133,6 +134,8 @@ struct Builder<'a> {
     plan: &'a Plan,
     shared: Arc<Shared>,
     running: &'a [&'a GraphMember],
+    /// Instances that a reload has stopped. Only their tables serve again.
+    stopped: &'a [GraphMember],
     counted: &'a GraphMetrics,
     /// The ids of extensions that run and are not kept.
     changed_extensions: BTreeSet<String>,
@@ -188,13 +191,14 @@ impl<'a> Builder<'a> {
     fn new(
         plan: &'a Plan,
         shared: Arc<Shared>,
-        running: &'a [&'a GraphMember],
+        (running, stopped): (&'a [&'a GraphMember], &'a [GraphMember]),
         counted: &'a GraphMetrics,
     ) -> Self {
         Self {
             plan,
             shared,
             running,
+            stopped,
             counted,
             changed_extensions: BTreeSet::new(),
             sinks: HashMap::new(),
@@ -226,6 +230,13 @@ impl<'a> Builder<'a> {
     fn running_at(&self, path: &str) -> impl Iterator<Item = &'a GraphMember> {
         let running = self.running.iter().copied();
         running.filter(move |member| *member.path == *path)
+    }
+
+    /// The table of the instance that a new one replaces.
+    fn replaced_table(&self, path: &str) -> Option<Arc<Table>> {
+        let stopped = self.stopped.iter().filter(|member| *member.path == *path);
+        let mut all = self.running_at(path).chain(stopped);
+        all.find_map(GraphMember::own_table)
     }
 
     /// The downstream of a component. That of a kept instance leads to `next` from the commit on.
@@ -323,7 +334,7 @@ impl<'a> Builder<'a> {
             if let Some(member) = self.kept(&base.path, &parts) {
                 self.graph.members.push(member);
             } else {
-                let replaced = self.running_at(&base.path).find_map(GraphMember::own_table);
+                let replaced = self.replaced_table(&base.path);
                 let context = ExporterContext {
                     base,
                     ledgers: ledgers.clone(),
@@ -479,7 +490,7 @@ impl<'a> Builder<'a> {
             };
         }
         let downstream = self.downstream(None, next);
-        let replaced = self.running_at(&base.path).find_map(GraphMember::own_table);
+        let replaced = self.replaced_table(&base.path);
         let context = ProcessorContext {
             base: base.clone(),
             pipeline: pipeline.id.to_string().into(),

@@ -20,7 +20,7 @@ use std::time::{Duration, Instant};
 use super::graph::{BuildError, Graph, GraphMember};
 use super::member::Instance;
 use super::plan::Plan;
-use super::running::{Running, start, stop_all};
+use super::running::{Running, start_within, stop_all, stop_each};
 use crate::component::graph_metrics::GraphMetrics;
 use crate::component::{ComponentError, Consumer, DownstreamState, TableHandle, Wiring};
 use crate::config::{Class, ComponentId, Node};
@@ -34,6 +34,15 @@ const HANDOVER: Duration = Duration::from_secs(1);
 
 /// The name under which the health shows a failed reload.
 const SERVICE: &str = "service";
+
+/// The longest start of a member beside the old ones.
+const START: Duration = Duration::from_secs(30);
+
+/// The longest start of a member while pushes are held.
+const START_IN_PAUSE: Duration = Duration::from_secs(10);
+
+/// The time after the deadline in which a member may close its files: its successor needs them.
+const CLOSE: Duration = Duration::from_secs(10);
 
 /// Extensions that can't change while components use them.
 const NEED_RESTART: [&str; 3] = [
@@ -263,6 +272,10 @@ impl Running {
     pub async fn reload(&mut self, from: &Plan, to: &Plan) -> Result<Changes, ReloadError> {
         check(from, to)?;
         let services = self.shared.services.all();
+        let nodes = self.metrics.nodes.iter();
+        let peers: Vec<_> = nodes
+            .map(|node| (node.ledger.clone(), node.ledger.peer()))
+            .collect();
         let failed = match self.change(to).await {
             Ok(changes) => {
                 self.shared.health.trouble(SERVICE, None);
@@ -271,9 +284,23 @@ impl Running {
             Err(failed) => failed,
         };
         self.shared.services.set_all(services);
-        if failed.has_stopped
-            && let Err(again) = self.change(from).await
-        {
+        peers
+            .into_iter()
+            .for_each(|(ledger, labels)| ledger.goes_to(labels));
+        if failed.has_stopped {
+            // A push of the first graph must not meet the third one.
+            for generation in &self.past {
+                Wiring::ended(generation, Instant::now() + PUSHES_END).await;
+            }
+        }
+        let again = if failed.has_stopped {
+            self.change(from).await.err()
+        } else {
+            None
+        };
+        // A failed handover holds pushes until the old graph is whole again.
+        self.shared.wiring.resume();
+        if let Some(again) = again {
             let error = &again.error;
             tracing::error!(%error, "the old configuration could not be restored: restart the gateway");
             let trouble =
@@ -290,7 +317,7 @@ impl Running {
 
     async fn change(&mut self, plan: &Plan) -> Result<Changes, Failed> {
         let running: Vec<_> = self.members.iter().chain(&self.leaving).collect();
-        let graph = Graph::rebuild(plan, &self.shared, &running, &self.metrics);
+        let graph = Graph::rebuild(plan, &self.shared, &running, &self.stopped, &self.metrics);
         let mut graph = graph.map_err(|errors| Failed::early(ReloadError::Build(errors)))?;
         let warnings = std::mem::take(&mut graph.warnings);
         let changes = Changes {
@@ -311,10 +338,9 @@ impl Running {
     /// Step 2.
     async fn start_early(&self, change: &Change) -> Result<(), Failed> {
         for (at, member) in change.early.iter().enumerate() {
-            if member.class == Class::Receiver {
-                member.set_downstreams(DownstreamState::Closed);
-            }
-            if let Err(error) = start(member).await {
+            // Nothing may reach the new graph before it is whole.
+            member.set_downstreams(DownstreamState::Closed);
+            if let Err(error) = start_within(member, START).await {
                 self.stop_new(&change.early[..=at]).await;
                 return Err(Failed::early(error.into()));
             }
@@ -322,9 +348,9 @@ impl Running {
         Ok(())
     }
 
-    /// Stops new members that no push has reached.
+    /// Stops new members that no push has reached. Their downstreams stay closed.
     async fn stop_new(&self, members: &[GraphMember]) {
-        stop_all(members, &self.shared, Instant::now() + HANDOVER).await;
+        stop_each(members, &self.shared, Instant::now() + HANDOVER, CLOSE).await;
     }
 
     /// Step 3. Pushes are held after it, until the commit.
@@ -339,21 +365,26 @@ impl Running {
         if let Some(begun) = begun
             && !Wiring::ended(&begun, Instant::now() + PUSHES_END).await
         {
+            self.past.push(begun);
             self.shared.wiring.resume();
             self.stop_new(&change.early).await;
             return Err(Failed::early(ReloadError::Busy));
         }
         self.name_heirs(&change.first, &change.graph.members);
-        stop_all(&change.first, &self.shared, Instant::now() + HANDOVER).await;
+        let first = change.first.iter();
+        first.for_each(|member| member.set_downstreams(DownstreamState::Leaving));
+        stop_each(&change.first, &self.shared, Instant::now() + HANDOVER, CLOSE).await;
         self.members.retain(|member| !has(&change.first, member));
+        self.stopped.extend(change.first.iter().cloned());
         // Queues on disk: the successors find what their predecessors held.
         let ended = |path: &Arc<str>| change.first.iter().any(|member| member.path == *path);
         let nodes = self.metrics.nodes.iter().filter(|node| ended(&node.path));
         nodes.for_each(|node| node.ledger.succeed());
-        for (at, member) in change.late.iter().enumerate() {
-            if let Err(error) = start(member).await {
-                self.shared.wiring.resume();
-                self.stop_new(&change.late[..=at]).await;
+        for member in &change.late {
+            member.set_downstreams(DownstreamState::Closed);
+            if let Err(error) = start_within(member, START_IN_PAUSE).await {
+                // All of them: one that has not started may have what its predecessor could not deliver.
+                self.stop_new(&change.late).await;
                 self.stop_new(&change.early).await;
                 return Err(Failed::late(error));
             }
@@ -380,7 +411,7 @@ impl Running {
         change.graph.connect(shared.wiring.next_number());
         self.past.push(shared.wiring.advance());
         shared.wiring.resume();
-        for member in &change.early {
+        for member in change.early.iter().chain(&change.late) {
             member.set_downstreams(DownstreamState::Open);
         }
         self.leaving.retain(|member| !has(&change.revived, member));
@@ -404,9 +435,14 @@ impl Running {
         stop_all(&change.receivers, &self.shared, Instant::now() + HANDOVER).await;
         self.members.retain(|member| !has(&change.receivers, member));
         for member in change.late_receivers {
-            let started = start(&member).await;
+            let started = start_within(&member, START).await;
             if let Err(error) = started {
-                self.stop_new(std::slice::from_ref(&member)).await;
+                stop_all(
+                    std::slice::from_ref(&member),
+                    &self.shared,
+                    Instant::now() + HANDOVER,
+                )
+                .await;
                 return Err(Failed::late(error));
             }
             member.publish_table(&self.shared);
@@ -418,17 +454,22 @@ impl Running {
     /// Step 6. `drain` limits it.
     pub async fn finish(&mut self, drain: Duration) {
         let deadline = Instant::now() + drain;
+        self.stopped.clear();
+        let mut have_ended = true;
         for generation in self.past.drain(..) {
-            if !Wiring::ended(&generation, deadline).await {
-                tracing::warn!("pushes into replaced components did not end in time");
-            }
+            have_ended &= Wiring::ended(&generation, deadline).await;
+        }
+        if !have_ended {
+            tracing::warn!("pushes into replaced components did not end in time");
         }
         for downstream in self
             .members
             .iter()
             .flat_map(|member| member.downstreams.iter().flatten())
         {
-            downstream.forget_before();
+            if have_ended {
+                downstream.forget_before();
+            }
         }
         let mut leaving = std::mem::take(&mut self.leaving);
         // A second change may have appended its exporters to the receivers of the first.

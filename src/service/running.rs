@@ -22,6 +22,8 @@ pub struct Running {
     pub(super) shared: Arc<Shared>,
     /// Members that a reload has replaced or removed, and that still hand on what they hold.
     pub(super) leaving: Vec<GraphMember>,
+    /// Members that a reload has stopped. A return to the old plan takes their tables.
+    pub(super) stopped: Vec<GraphMember>,
     /// Generations whose pushes may still reach them.
     pub(super) past: Vec<Arc<Generation>>,
     /// The task that measures memory.
@@ -45,6 +47,7 @@ impl Running {
             metrics: graph.metrics,
             shared,
             leaving: Vec::new(),
+            stopped: Vec::new(),
             past: Vec::new(),
             watching: tokio::spawn(async move { memory.watch().await }),
         };
@@ -71,6 +74,20 @@ impl Running {
     }
 }
 
+/// Starts a member of a running graph within a time limit.
+///
+/// # Errors
+/// The component can't start, or not in time.
+pub(super) async fn start_within(member: &GraphMember, limit: Duration) -> Result<(), ComponentError> {
+    let started = tokio::time::timeout(limit, start(member)).await;
+    started.unwrap_or_else(|_| {
+        Err(ComponentError {
+            component: member.path.to_string(),
+            message: format!("did not start within {} s", limit.as_secs()),
+        })
+    })
+}
+
 /// Starts a member.
 pub(super) async fn start(member: &GraphMember) -> Result<(), ComponentError> {
     tracing::debug!(component = %member.path, "starting");
@@ -79,11 +96,18 @@ pub(super) async fn start(member: &GraphMember) -> Result<(), ComponentError> {
 
 /// Stops members, the last one first. Each hands on its held data by the deadline.
 pub(super) async fn stop_all(members: &[GraphMember], shared: &Shared, deadline: Instant) {
+    members
+        .iter()
+        .for_each(|member| member.set_downstreams(DownstreamState::Leaving));
+    stop_each(members, shared, deadline, STOP_GRACE).await;
+}
+
+/// The same with another grace, and without a change of the downstreams.
+pub(super) async fn stop_each(members: &[GraphMember], shared: &Shared, deadline: Instant, grace: Duration) {
     for member in members.iter().rev() {
         tracing::debug!(component = %member.path, "stopping");
-        member.set_downstreams(DownstreamState::Leaving);
         // A component that overruns its deadline must not keep the others from draining.
-        let grace = deadline.saturating_duration_since(Instant::now()) + STOP_GRACE;
+        let grace = deadline.saturating_duration_since(Instant::now()) + grace;
         if tokio::time::timeout(grace, member.lifecycle().stop(deadline))
             .await
             .is_err()

@@ -105,23 +105,18 @@ fn publish_receiver(entry: &ReceiverMetrics) {
 }
 
 fn publish_exporter(node: &NodeMetrics, balance: &Balance) {
-    /// Reasons that mean that the destination did not get the item.
-    const FAILED: [Reason; 3] = [Reason::Rejected, Reason::RetriesExhausted, Reason::Shutdown];
-    let dropped = |reason: Reason| balance.dropped[reason as usize];
-    let counts = [
-        ("sent", balance.sent()),
-        ("send_failed", FAILED.into_iter().map(dropped).sum()),
-        ("enqueue_failed", dropped(Reason::QueueFull)),
-    ];
-    for (what, count) in counts {
-        let name = format!("otelcol_exporter_{what}_{}", node.signal.items());
-        let mut labels = vec![label("exporter", &node.id)];
-        if what != "enqueue_failed" {
-            let peer = node.ledger.peer();
-            labels.extend(peer.iter().map(|(key, value)| label(key, value)));
-        }
-        counter!(name, labels).absolute(count);
+    let name = |what| format!("otelcol_exporter_{what}_{}", node.signal.items());
+    let exporter = || label("exporter", &node.id);
+    for peer in node.ledger.peer_counts() {
+        let labels = || {
+            let of_peer = peer.labels.iter().map(|(key, value)| label(key, value));
+            std::iter::once(exporter()).chain(of_peer).collect::<Vec<_>>()
+        };
+        counter!(name("sent"), labels()).absolute(peer.sent);
+        counter!(name("send_failed"), labels()).absolute(peer.failed);
     }
+    let full = balance.dropped[Reason::QueueFull as usize];
+    counter!(name("enqueue_failed"), vec![exporter()]).absolute(full);
 }
 
 fn publish_processor(node: &NodeMetrics, balance: &Balance) {

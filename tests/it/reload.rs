@@ -345,6 +345,10 @@ fn a_configuration_that_can_not_start_changes_nothing() {
     let live = Live::start(ports.admin, &of(BASE));
     let mut sender = Sender::connect(ports.input);
     sender.send().expect("an answer");
+    let pushed = r#"{"resourceMetrics":[{"scopeMetrics":[{"metrics":[{"name":"pushed","sum":{
+        "aggregationTemporality":1,"isMonotonic":true,"dataPoints":[{"asInt":"3","timeUnixNano":"1"}]}}]}]}]}"#;
+    let answer = http::post(ports.input, "/v1/metrics", "application/json", pushed.as_bytes());
+    assert_eq!(answer.expect("an answer").status, 200);
     let taken = TcpListener::bind("127.0.0.1:0").expect("a port");
     let taken = taken.local_addr().expect("its address");
     let second = |kind: &str| {
@@ -376,6 +380,21 @@ fn a_configuration_that_can_not_start_changes_nothing() {
     wait_until(SOON, "the page is back with all hits", || {
         hits(ports.page) == Some(sender.sent)
     });
+    // Series that were pushed to the page are on it still, without another push.
+    let pushed = http::get(ports.page, "/metrics").expect("a page").text();
+    assert!(
+        pushed.lines().any(|line| line.starts_with("pushed_total ")),
+        "{pushed}"
+    );
+    // A limit of a configuration that does not run does not hold.
+    let limited = taken_page
+        .replace(
+            "processors:\n",
+            "processors:\n  memory_limiter: {check_interval: 1s, limit_mib: 1}\n",
+        )
+        .replace("processors: []", "processors: [memory_limiter]");
+    live.refuses(&limited);
+    sender.send().expect("memory is not short");
     let telemetry = of(BASE) + "  telemetry: {resource: {a: b}}\n";
     let why = live.refuses(&telemetry);
     assert!(

@@ -53,7 +53,15 @@ impl LoadBalancing {
     }
 }
 
-impl Exporter for LoadBalancing {}
+impl Exporter for LoadBalancing {
+    fn may_overlap(&self) -> bool {
+        self.peers.may_overlap()
+    }
+
+    fn retire(&self, heir: Arc<dyn Consumer>) {
+        self.peers.retire(&heir);
+    }
+}
 
 #[async_trait]
 impl Lifecycle for LoadBalancing {

@@ -17,7 +17,7 @@ use super::k8s;
 use super::route::Ring;
 use crate::batch::Batch;
 use crate::component::{
-    Account, ComponentError, Consumer, Context, ExporterContext, Flow, Lifecycle, Reason, Refused,
+    Account, ComponentError, Consumer, Context, Exporter, ExporterContext, Flow, Lifecycle, Reason, Refused,
 };
 use crate::delivery::Destination;
 use crate::exporters::otlp;
@@ -275,6 +275,22 @@ impl Peers {
     pub(super) fn lose(&self, batch: &Batch, reason: Reason) {
         if let Some(ledger) = self.cx.ledger(batch.signal()) {
             ledger.drop_items(reason, batch.items());
+        }
+    }
+
+    /// Whether no endpoint has a queue that another instance may want.
+    pub(super) fn may_overlap(&self) -> bool {
+        let current = self.current();
+        current
+            .peers
+            .iter()
+            .all(|(_, peer)| Exporter::may_overlap(&**peer))
+    }
+
+    /// Lets the exporter that replaces this one have what the endpoints can't deliver.
+    pub(super) fn retire(&self, heir: &Arc<dyn Consumer>) {
+        for (_, peer) in &self.current().peers {
+            Exporter::retire(&**peer, heir.clone());
         }
     }
 

@@ -248,6 +248,7 @@ mod tests {
         let config: Arc<PartialsExporterConfig> = settings.get();
         let own = Table::new("test", vec![Rule::newest()], Limits::default());
         let tables = Arc::new(ExporterTables {
+            former: Mutex::default(),
             own: Arc::new(own),
             live: Mutex::default(),
         });

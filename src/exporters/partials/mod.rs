@@ -73,6 +73,7 @@ impl Partials {
         let tables = Arc::new(ExporterTables {
             own: own_table(&base, config.limits(), None),
             live: Mutex::default(),
+            former: Mutex::default(),
         });
         let streams = config.streams.then(|| {
             let most = config.sender(&cluster, producer.clone()).max_body_bytes;

@@ -77,6 +77,7 @@ impl Prometheus {
         let views = Arc::new(ExporterTables {
             own,
             live: Mutex::default(),
+            former: Mutex::default(),
         });
         let style = config.style(Escaping::default());
         View::of(&base.shared).expose(base.id.clone(), style, views.clone());

@@ -207,6 +207,7 @@ mod tests {
             table.observe(&point, now);
         }
         let views = ExporterTables {
+            former: Mutex::default(),
             own: Arc::new(table),
             live: Mutex::default(),
         };

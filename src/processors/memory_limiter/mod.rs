@@ -152,6 +152,13 @@ struct Gauge {
     over: AtomicU8,
 }
 
+/// A limiter may be built and never started.
+impl Drop for Gauge {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
 impl Gauge {
     fn memory(&self) -> &Account {
         &self.context.shared.memory

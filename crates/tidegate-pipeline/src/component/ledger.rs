@@ -4,7 +4,6 @@
 //!
 //! Edges count what enters and leaves. The component counts what it absorbs, makes and drops.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use parking_lot::Mutex;
@@ -105,6 +104,25 @@ impl From<Rejection> for Reason {
 /// Labels of a destination.
 pub type PeerLabels = Vec<(&'static str, String)>;
 
+/// What a destination got, and what was lost before it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PeerCounts {
+    /// The labels of the destination; empty if it has none.
+    pub labels: PeerLabels,
+    /// Items that it accepted.
+    pub sent: u64,
+    /// Items that it did not get.
+    pub failed: u64,
+}
+
+/// The destinations of a component, one after the other: a reload may change the address.
+#[derive(Debug, Default)]
+struct Peers {
+    /// The counts until the last change of the labels.
+    past: Vec<PeerCounts>,
+    labels: PeerLabels,
+}
+
 /// The item counts of one component. `held` is derived and never stored, so that it can't disagree.
 #[derive(Debug, Default)]
 pub struct Ledger {
@@ -115,7 +133,7 @@ pub struct Ledger {
     made: AtomicU64,
     restored: AtomicU64,
     dropped: [AtomicU64; Reason::ALL.len()],
-    peer: Mutex<Arc<PeerLabels>>,
+    peers: Mutex<Peers>,
     /// Held items that an instance left for its successor in this process.
     left_behind: AtomicU64,
 }
@@ -145,6 +163,15 @@ impl Balance {
         self.dropped.iter().sum()
     }
 
+    /// Items that a destination did not get.
+    pub fn failed(&self) -> u64 {
+        const FAILED: [Reason; 3] = [Reason::Rejected, Reason::RetriesExhausted, Reason::Shutdown];
+        FAILED
+            .into_iter()
+            .map(|reason| self.dropped[reason as usize])
+            .sum()
+    }
+
     /// Items that a destination accepted: a peer, or the table of a page.
     pub fn sent(&self) -> u64 {
         self.left + self.absorbed.saturating_sub(self.unsent)
@@ -158,14 +185,52 @@ impl Balance {
 }
 
 impl Ledger {
-    /// Sets the labels of the destination. The counters of sent items get these labels.
-    pub fn goes_to(&self, peer: PeerLabels) {
-        *self.peer.lock() = Arc::new(peer);
+    /// Sets the labels of the destination. The counters of sent items get these labels from now on.
+    pub fn goes_to(&self, labels: PeerLabels) {
+        let mut peers = self.peers.lock();
+        if peers.labels != labels {
+            let counts = self.with_present(&peers);
+            // Without items, the old labels leave no series.
+            peers.past = counts
+                .into_iter()
+                .filter(|peer| peer.sent + peer.failed > 0)
+                .collect();
+            peers.labels = labels;
+        }
     }
 
-    /// The labels of the destination; empty if it has none.
-    pub fn peer(&self) -> Arc<PeerLabels> {
-        self.peer.lock().clone()
+    /// The labels of the present destination; empty if it has none.
+    pub fn peer(&self) -> PeerLabels {
+        self.peers.lock().labels.clone()
+    }
+
+    /// The counts of each destination that the component has had. Their sums are those of the balance.
+    pub fn peer_counts(&self) -> Vec<PeerCounts> {
+        self.with_present(&self.peers.lock())
+    }
+
+    fn with_present(&self, peers: &Peers) -> Vec<PeerCounts> {
+        let balance = self.balance();
+        let mut counts = peers.past.clone();
+        let (sent, failed) = counts.iter().fold((0, 0), |(sent, failed), peer| {
+            (sent + peer.sent, failed + peer.failed)
+        });
+        let (sent, failed) = (
+            balance.sent().saturating_sub(sent),
+            balance.failed().saturating_sub(failed),
+        );
+        match counts.iter_mut().find(|peer| peer.labels == peers.labels) {
+            Some(again) => {
+                again.sent += sent;
+                again.failed += failed;
+            }
+            None => counts.push(PeerCounts {
+                labels: peers.labels.clone(),
+                sent,
+                failed,
+            }),
+        }
+        counts
     }
 
     /// Counts items that came in.
@@ -278,6 +343,34 @@ mod tests {
         ledger.restore(6);
         let balance = ledger.balance();
         assert_eq!((balance.restored, balance.held()), (3, 10));
+    }
+
+    #[test]
+    fn counts_of_destinations_add_up_when_the_address_changes() {
+        let ledger = Ledger::default();
+        let at = |address: &str| vec![("server_address", address.to_owned())];
+        let sent = |address: &str| {
+            let counts = ledger.peer_counts().into_iter();
+            counts
+                .filter(|peer| peer.labels == at(address))
+                .map(|peer| peer.sent)
+                .sum::<u64>()
+        };
+        ledger.goes_to(at("a"));
+        // A configuration that does not run names another address for a moment.
+        ledger.goes_to(at("b"));
+        ledger.goes_to(at("a"));
+        ledger.leave(5);
+        assert_eq!(ledger.peer_counts().len(), 1);
+        ledger.goes_to(at("b"));
+        ledger.leave(2);
+        assert_eq!((sent("a"), sent("b")), (5, 2));
+        ledger.goes_to(at("a"));
+        ledger.leave(1);
+        ledger.drop_items(Reason::Rejected, 3);
+        assert_eq!((sent("a"), sent("b")), (6, 2));
+        let failed: u64 = ledger.peer_counts().iter().map(|peer| peer.failed).sum();
+        assert_eq!(failed, 3);
     }
 
     #[test]

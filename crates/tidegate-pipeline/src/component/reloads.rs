@@ -84,6 +84,12 @@ impl Reloads {
         result.await.map_err(|_| NotReloaded::Stopping)
     }
 
+    /// Accepts no more requests, and answers those that wait that the gateway stops.
+    pub fn close(&self) {
+        self.is_supported.store(false, Relaxed);
+        self.waiting.lock().clear();
+    }
+
     /// Waits for requests. Returns the cause of the first one.
     pub async fn asked(&self) -> &'static str {
         loop {

@@ -228,8 +228,8 @@ impl<A: Attempt> Exporter for Destination<A> {
     }
 
     fn retire(&self, heir: Arc<dyn Consumer>) {
-        if self.inner.queue.storage.is_some() {
-            // The heir finds the batches on disk.
+        if self.inner.queue.storage.is_some() || self.inner.queue.wait_for_result {
+            // The heir finds the batches on disk, or the senders have them until they get an answer.
             return;
         }
         let ledgers = self.inner.ledgers.clone();

@@ -2,7 +2,7 @@
 
 //! The gauges of a destination's queue, which exist as long as the destination.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 use parking_lot::Mutex;
@@ -17,14 +17,14 @@ type Key = (String, Signal);
 
 /// The owner of the gauges of each name. An endpoint may return before its old destination has finished.
 #[derive(Default)]
-struct Owners(Mutex<HashMap<Key, Arc<Mutex<u64>>>>);
+struct Owners(Mutex<HashMap<Key, Arc<Mutex<BTreeSet<u64>>>>>);
 
 /// The gauges of one signal. All signals share one queue.
 pub(super) struct Gauges {
     key: Key,
     owners: Arc<Owners>,
-    /// The numbers of the newest destination of this name, and of this destination.
-    newest: Arc<Mutex<u64>>,
+    /// The numbers of the living destinations of this name. The largest one is the newest.
+    living: Arc<Mutex<BTreeSet<u64>>>,
     number: u64,
     size: metrics::Gauge,
     /// The capacity that other signals don't use.
@@ -41,19 +41,19 @@ impl Gauges {
             |name| metrics::gauge!(name, "exporter" => exporter.to_owned(), "data_type" => signal.name());
         let owners = shared.parts.get(Owners::default);
         let key = (exporter.to_owned(), signal);
-        let (newest, number) = {
+        let (living, number) = {
             let mut known = owners.0.lock();
-            let newest = known.entry(key.clone()).or_default().clone();
-            let mut number = newest.lock();
-            *number += 1;
-            let own = *number;
-            drop(number);
-            (newest, own)
+            let living = known.entry(key.clone()).or_default().clone();
+            let mut numbers = living.lock();
+            let own = numbers.last().map_or(0, |newest| newest + 1);
+            numbers.insert(own);
+            drop(numbers);
+            (living, own)
         };
         let gauges = Self {
             key,
             owners,
-            newest,
+            living,
             number,
             size: gauge("otelcol_exporter_queue_size"),
             capacity: gauge("otelcol_exporter_queue_capacity"),
@@ -82,8 +82,8 @@ impl Gauges {
 
     /// Sets gauges, unless a newer destination has the name.
     fn set(&self, set: impl FnOnce()) {
-        let newest = self.newest.lock();
-        if *newest == self.number {
+        let living = self.living.lock();
+        if living.last() == Some(&self.number) {
             set();
         }
     }
@@ -92,8 +92,10 @@ impl Gauges {
 impl Drop for Gauges {
     fn drop(&mut self) {
         let mut known = self.owners.0.lock();
-        let newest = self.newest.lock();
-        if *newest == self.number {
+        let mut living = self.living.lock();
+        living.remove(&self.number);
+        // Another one sets the gauges again with its next change.
+        if living.is_empty() {
             for gauge in [&self.size, &self.capacity, &self.in_flight] {
                 gauge.set(NO_VALUE);
             }

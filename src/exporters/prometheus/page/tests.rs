@@ -34,6 +34,7 @@ async fn an_unchanged_page_is_compressed_once() {
 fn pages() -> Pages {
     let own = Table::new("test", vec![Rule::newest()], Limits::default());
     let views = ExporterTables {
+        former: Mutex::default(),
         own: Arc::new(own),
         live: Mutex::default(),
     };
