@@ -16,6 +16,7 @@ pub mod ledger;
 mod output_descriptor;
 pub mod overview;
 pub mod patterns;
+pub mod queue_level;
 pub mod services;
 pub mod shared;
 pub mod slow;

@@ -4,7 +4,6 @@
 
 use std::time::SystemTime;
 
-use http::StatusCode;
 use serde_json::json;
 use tidegate_promql::{LOOK_BACK_MS, NAME};
 
@@ -80,12 +79,7 @@ impl Api {
 
     /// The configuration that runs, without its secrets.
     pub(super) fn config(&self, _: &Request) -> Result<PageContent, ApiFailure> {
-        let overview = self.shared.overview.get().ok_or(ApiFailure {
-            status: StatusCode::SERVICE_UNAVAILABLE,
-            kind: "unavailable",
-            why: "the gateway is starting".to_owned(),
-            is_too_much: false,
-        })?;
+        let overview = self.overview()?;
         Ok(json!({"yaml": overview.config}).into())
     }
 
