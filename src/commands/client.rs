@@ -44,6 +44,13 @@ pub struct GatewayArgs {
     ca_file: Option<PathBuf>,
 }
 
+impl GatewayArgs {
+    /// The endpoint as given.
+    pub(super) fn endpoint(&self) -> &str {
+        &self.endpoint
+    }
+}
+
 /// A client of the admin pages.
 pub(super) struct Client {
     http: Http<Connector, Empty<Bytes>>,

@@ -19,6 +19,7 @@ pub mod query;
 pub mod quickstart;
 pub mod ring;
 pub mod run;
+pub mod top;
 pub mod validate;
 pub mod version;
 
@@ -73,6 +74,8 @@ enum Command {
     Cardinality(cardinality::CardinalityArgs),
     /// Show the clusters of a running gateway, with their producers
     Cluster(cluster::ClusterArgs),
+    /// Show the components of a running gateway, with rates, queues and drops, as they change
+    Top(top::TopArgs),
     /// Inspect NIXL ring files and multi-process stores, and simulate agents that write them
     Ring(ring::RingArgs),
     /// The process of a plugin, which the gateway starts
@@ -99,6 +102,7 @@ impl Cli {
             Command::Explain(args) => explain::run(&args),
             Command::Cardinality(args) => cardinality::run(&args),
             Command::Cluster(args) => cluster::run(&args),
+            Command::Top(args) => top::run(&args),
             Command::Ring(args) => ring::run(&args),
             Command::PluginHost(args) => plugin_host::run(&args),
             Command::Version => version::run(),

@@ -60,5 +60,6 @@ mod socket_path;
 mod spelling;
 mod state;
 mod telemetry;
+mod top;
 mod transports;
 mod windows;
