@@ -2,6 +2,8 @@
 
 //! `tidegate top` shows what the peers of a gateway sent and got.
 
+use std::process::Command;
+
 use opentelemetry_proto::tonic::collector::metrics::v1::ExportMetricsServiceRequest;
 use prost::Message;
 use tidegate_requests::{gauge, int, request};
@@ -45,5 +47,59 @@ service:
     });
     assert!(!text.contains('\x1b'), "{text}");
     assert!(text.contains("ready") && text.contains("\nmetrics\n"), "{text}");
+    gateway.stop();
+}
+
+/// Runs the command of its arguments in a pseudo-terminal, widens it, quits, and prints `restored`.
+const TERMINAL: &str = r#"
+import fcntl, os, pty, select, signal, struct, subprocess, sys, termios, time
+master, slave = pty.openpty()
+def resize(columns):
+    fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
+resize(80)
+before = termios.tcgetattr(slave)
+top = subprocess.Popen(sys.argv[1:], stdin=slave, stdout=slave, stderr=slave)
+seen = b""
+def read_until(part, deadline=time.monotonic() + 60):
+    global seen
+    while part not in seen:
+        left = deadline - time.monotonic()
+        if left <= 0 or not select.select([master], [], [], left)[0]:
+            top.kill()
+            sys.exit(f"no {part!r} in {seen!r}")
+        seen += os.read(master, 65536)
+read_until(b"receiver otlp")
+if termios.tcgetattr(slave) == before or b"DROPS BY REASON" in seen:
+    sys.exit(f"not a live view of 80 columns: {seen!r}")
+resize(120)
+os.kill(top.pid, signal.SIGWINCH)
+read_until(b"DROPS BY REASON")
+os.write(master, b"q")
+read_until(b"\x1b[?1049l")
+if top.wait(60) != 0 or termios.tcgetattr(slave) != before:
+    sys.exit("the terminal is not as before")
+print("restored")
+"#;
+
+#[test]
+fn top_follows_the_width_of_its_terminal_and_restores_it() {
+    let (receiver, admin) = (free_port(), free_port());
+    let gateway = Gateway::start(&format!(
+        "receivers: {{otlp: {{protocols: {{http: {{endpoint: \"127.0.0.1:{receiver}\"}}}}}}}}
+exporters: {{nop: }}
+extensions: {{admin: {{endpoint: \"127.0.0.1:{admin}\"}}}}
+service:
+  extensions: [health_check, admin]
+  pipelines: {{metrics: {{receivers: [otlp], exporters: [nop]}}}}
+"
+    ));
+    let output = Command::new("python3")
+        .args(["-c", TERMINAL, env!("CARGO_BIN_EXE_tidegate")])
+        .args(["top", "--interval", "100ms", "--endpoint"])
+        .arg(format!("127.0.0.1:{admin}"))
+        .output()
+        .expect("Python runs");
+    let problem = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "restored\n", "{problem}");
     gateway.stop();
 }
