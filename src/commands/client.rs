@@ -53,6 +53,11 @@ impl GatewayArgs {
             ca_file: None,
         }
     }
+
+    /// The endpoint as given.
+    pub(super) fn endpoint(&self) -> &str {
+        &self.endpoint
+    }
 }
 
 /// A client of the admin pages.

@@ -21,6 +21,7 @@ mod reload;
 pub mod ring;
 pub mod run;
 pub mod support_bundle;
+pub mod top;
 pub mod validate;
 pub mod version;
 
@@ -75,6 +76,8 @@ enum Command {
     Cardinality(cardinality::CardinalityArgs),
     /// Show the clusters of a running gateway, with their producers
     Cluster(cluster::ClusterArgs),
+    /// Show the components of a running gateway, with rates, queues and drops, as they change
+    Top(top::TopArgs),
     /// Inspect NIXL ring files and multi-process stores, and simulate agents that write them
     Ring(ring::RingArgs),
     /// Write the facts that a report of a problem needs to a new directory, without secrets
@@ -103,6 +106,7 @@ impl Cli {
             Command::Explain(args) => explain::run(&args),
             Command::Cardinality(args) => cardinality::run(&args),
             Command::Cluster(args) => cluster::run(&args),
+            Command::Top(args) => top::run(&args),
             Command::Ring(args) => ring::run(&args),
             Command::SupportBundle(args) => support_bundle::run(&args),
             Command::PluginHost(args) => plugin_host::run(&args),

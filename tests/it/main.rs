@@ -63,5 +63,6 @@ mod spelling;
 mod state;
 mod support;
 mod telemetry;
+mod top;
 mod transports;
 mod windows;

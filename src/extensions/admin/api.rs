@@ -5,6 +5,7 @@
 mod exemplars;
 mod failure;
 mod federate;
+mod graph;
 mod history;
 mod json;
 mod numbers;

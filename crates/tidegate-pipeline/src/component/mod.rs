@@ -17,6 +17,7 @@ pub mod ledger;
 mod output_descriptor;
 pub mod overview;
 pub mod patterns;
+pub mod queue_level;
 pub mod reloads;
 pub mod services;
 pub mod shared;

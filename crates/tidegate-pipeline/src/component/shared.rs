@@ -15,6 +15,7 @@ use tidegate_promql::{Labels, Query};
 use super::account::Account;
 use super::downstream::Wiring;
 use super::overview::Overview;
+use super::queue_level::QueueLevel;
 use super::reloads::Reloads;
 use super::services::ServicesById;
 use super::slow::Slowness;
@@ -32,6 +33,8 @@ pub struct Shared {
     pub composites: Registry<Watched>,
     /// The scrape pools of the receivers.
     pub scrape_pools: Registry<ScrapePool>,
+    /// The levels of the sending queues.
+    pub queues: Registry<QueueLevel>,
     /// The memory in use, and the memory reserved.
     pub memory: Arc<Account>,
     /// Whether the gateway can accept data.

@@ -4,6 +4,7 @@
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 
 use parking_lot::Mutex;
 
@@ -11,6 +12,8 @@ use super::capacity::QueueCapacity;
 use crate::batch::Signal;
 use crate::component::Shared;
 use crate::component::graph_metrics::NO_VALUE;
+use crate::component::queue_level::QueueLevel;
+use crate::component::shared::Registry;
 
 /// The key of gauges: the exporter's name and the signal.
 type Key = (String, Signal);
@@ -32,6 +35,8 @@ pub(super) struct Gauges {
     in_flight: metrics::Gauge,
     /// Attempts in progress.
     flying: Mutex<i64>,
+    level: Arc<QueueLevel>,
+    levels: Registry<QueueLevel>,
 }
 
 impl Gauges {
@@ -50,6 +55,13 @@ impl Gauges {
             drop(numbers);
             (living, own)
         };
+        let level = Arc::new(QueueLevel {
+            exporter: exporter.to_owned(),
+            signal,
+            used: 0.into(),
+            capacity: 0.into(),
+        });
+        shared.queues.add(level.clone());
         let gauges = Self {
             key,
             owners,
@@ -59,6 +71,8 @@ impl Gauges {
             capacity: gauge("otelcol_exporter_queue_capacity"),
             in_flight: gauge("otelcol_exporter_in_flight_requests"),
             flying: Mutex::new(0),
+            level,
+            levels: shared.queues.clone(),
         };
         gauges.fly(0);
         gauges
@@ -67,9 +81,12 @@ impl Gauges {
     pub(super) fn show(&self, queue: &QueueCapacity) {
         let own = queue.used_by(self.key.1);
         let others = queue.used().saturating_sub(own);
+        let capacity = queue.limit().saturating_sub(others);
+        self.level.used.store(own as u64, Relaxed);
+        self.level.capacity.store(capacity as u64, Relaxed);
         self.set(|| {
             self.size.set(own as f64);
-            self.capacity.set(queue.limit().saturating_sub(others) as f64);
+            self.capacity.set(capacity as f64);
         });
     }
 
@@ -91,6 +108,7 @@ impl Gauges {
 
 impl Drop for Gauges {
     fn drop(&mut self) {
+        self.levels.remove(&self.level);
         let mut known = self.owners.0.lock();
         let mut living = self.living.lock();
         living.remove(&self.number);

@@ -84,6 +84,7 @@ const ROUTES: &[Route] = &[
     get("status/buildinfo", Cost::Little, Api::build),
     get("status/cluster", Cost::Little, Api::clusters),
     get("status/config", Cost::Little, Api::config),
+    get("status/graph", Cost::Little, Api::graph),
     get("status/notices", Cost::Little, |api, _| {
         Ok(json!(api.shared.notices.list()).into())
     }),

@@ -4,7 +4,6 @@
 
 use std::time::SystemTime;
 
-use http::StatusCode;
 use serde_json::json;
 use tidegate_promql::{LOOK_BACK_MS, NAME};
 
@@ -81,12 +80,7 @@ impl Api {
 
     /// The configuration that runs, without its secrets, and the past reloads.
     pub(super) fn config(&self, _: &Request) -> Result<PageContent, ApiFailure> {
-        let overview = self.shared.overview.get().ok_or(ApiFailure {
-            status: StatusCode::SERVICE_UNAVAILABLE,
-            kind: "unavailable",
-            why: "the gateway is starting".to_owned(),
-            is_too_much: false,
-        })?;
+        let overview = self.overview()?;
         let reloads = reload::past(&self.shared);
         Ok(json!({"yaml": overview.config, "reloads": reloads}).into())
     }

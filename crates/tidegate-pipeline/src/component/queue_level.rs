@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//! The fill level of the sending queues, for pages about the gateway itself.
+
+use std::sync::atomic::AtomicU64;
+
+use crate::batch::Signal;
+
+/// The level of a sending queue for one signal, in the unit of its `sizer`.
+#[derive(Debug)]
+pub struct QueueLevel {
+    /// The exporter, as the gauges of the queue name it.
+    pub exporter: String,
+    /// The signal counted.
+    pub signal: Signal,
+    /// Data of the signal in the queue.
+    pub used: AtomicU64,
+    /// The limit of the queue minus the data of other signals.
+    pub capacity: AtomicU64,
+}

@@ -1,0 +1,239 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//! `tidegate top`: the components of a running gateway, with their rates.
+
+mod snapshot;
+mod terminal;
+#[cfg(test)]
+mod tests;
+mod view;
+
+use std::io::IsTerminal;
+use std::time::{Duration, Instant};
+
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::mpsc;
+use tokio::time::{MissedTickBehavior, interval, timeout};
+
+use self::snapshot::GraphSnapshot;
+use self::terminal::Screen;
+use self::view::{SortColumn, clip, screen, table};
+use super::Failure;
+use super::client::{self, Client, GatewayArgs, printable};
+use crate::print_line;
+
+/// Arguments of `tidegate top`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Keys: q quit, p pause, s sort column, arrows or j and k scroll")]
+pub struct TopArgs {
+    /// Time between two readings, at least 100ms
+    #[arg(long, default_value = "1s")]
+    interval: humantime::Duration,
+    /// Print one table after one interval, and exit
+    #[arg(long)]
+    once: bool,
+    #[command(flatten)]
+    place: GatewayArgs,
+}
+
+const PATH: &str = "/api/v1/status/graph";
+
+/// The width of tables that no terminal shows.
+const PLAIN_WIDTH: usize = 200;
+
+/// The least patience with an answer.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+type Reading = Result<GraphSnapshot, Failure>;
+
+/// The state of the view.
+struct TopState {
+    endpoint: String,
+    interval: Duration,
+    now: Option<GraphSnapshot>,
+    before: Option<GraphSnapshot>,
+    received: Instant,
+    /// The reason why `now` is old.
+    stale: Option<String>,
+    is_paused: bool,
+    sort: SortColumn,
+    scroll: usize,
+    last_key: u8,
+}
+
+/// Shows the view until it is told to end.
+///
+/// # Errors
+/// The interval is too short, or the gateway can't be reached with `--once`.
+pub fn run(args: &TopArgs) -> Result<(), Failure> {
+    if *args.interval < Duration::from_millis(100) {
+        return Err(Failure::Message("--interval: must be at least 100ms".to_owned()));
+    }
+    client::run(&args.place, |client| show(args, client))
+}
+
+async fn show(args: &TopArgs, client: Client) -> Result<(), Failure> {
+    let mut state = TopState::new(args);
+    if args.once {
+        for _ in 0..2 {
+            if state.now.is_some() {
+                tokio::time::sleep(state.interval).await;
+            }
+            state.accept(read(&client, state.interval).await);
+            if let Some(why) = state.stale.take() {
+                return Err(Failure::Message(why));
+            }
+        }
+        state.print();
+        return Ok(());
+    }
+    let (sender, answers) = mpsc::channel(1);
+    let every = state.interval;
+    tokio::select! {
+        () = poll(&client, every, sender) => Ok(()),
+        ended = follow(state, answers) => ended,
+    }
+}
+
+async fn read(client: &Client, every: Duration) -> Reading {
+    match timeout(every.max(PATIENCE), client.data(PATH, &[])).await {
+        Ok(page) => Ok(GraphSnapshot::read(&page?)),
+        Err(_) => Err(Failure::Message("no answer".to_owned())),
+    }
+}
+
+/// Reads at each interval, until nobody takes the answers.
+async fn poll(client: &Client, every: Duration, answers: mpsc::Sender<Reading>) {
+    let mut ticks = interval(every);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        ticks.tick().await;
+        if answers.send(read(client, every).await).await.is_err() {
+            return;
+        }
+    }
+}
+
+async fn follow(mut state: TopState, mut answers: mpsc::Receiver<Reading>) -> Result<(), Failure> {
+    let listen = |kind| signal(kind).map_err(Failure::io("signals"));
+    let (mut interrupt, mut terminate, mut hangup, mut resized) = (
+        listen(SignalKind::interrupt())?,
+        listen(SignalKind::terminate())?,
+        listen(SignalKind::hangup())?,
+        listen(SignalKind::window_change())?,
+    );
+    let is_live = std::io::stdout().is_terminal();
+    let open = is_live.then(Screen::open).transpose();
+    let screen = open.map_err(Failure::io("the terminal"))?;
+    let mut keys = screen.is_some().then(terminal::keys);
+    loop {
+        let is_new = tokio::select! {
+            _ = interrupt.recv() => return Ok(()),
+            _ = terminate.recv() => return Ok(()),
+            _ = hangup.recv() => return Ok(()),
+            _ = resized.recv() => false,
+            Some(answer) = answers.recv() => { state.accept(answer); true }
+            key = next(&mut keys) => {
+                if key == b'q' {
+                    return Ok(());
+                }
+                state.press(key);
+                false
+            }
+        };
+        match &screen {
+            Some(screen) => state.draw(screen).map_err(Failure::io("the terminal"))?,
+            None if is_new => state.print(),
+            None => {}
+        }
+    }
+}
+
+/// The next key; never, if there are no keys.
+async fn next(keys: &mut Option<mpsc::Receiver<u8>>) -> u8 {
+    if let Some(open) = keys {
+        if let Some(key) = open.recv().await {
+            return key;
+        }
+        *keys = None;
+    }
+    std::future::pending().await
+}
+
+impl TopState {
+    fn new(args: &TopArgs) -> Self {
+        Self {
+            endpoint: args.place.endpoint().to_owned(),
+            interval: *args.interval,
+            now: None,
+            before: None,
+            received: Instant::now(),
+            stale: None,
+            is_paused: false,
+            sort: SortColumn::default(),
+            scroll: 0,
+            last_key: 0,
+        }
+    }
+
+    fn accept(&mut self, answer: Reading) {
+        match answer {
+            Ok(_) if self.is_paused => {}
+            Ok(snapshot) => {
+                self.before = self.now.replace(snapshot);
+                self.received = Instant::now();
+                self.stale = None;
+            }
+            Err(failure) => self.stale = Some(failure.to_string()),
+        }
+    }
+
+    fn press(&mut self, key: u8) {
+        let is_arrow = matches!(self.last_key, b'[' | b'O');
+        match key {
+            b'p' => self.is_paused = !self.is_paused,
+            b's' => self.sort = self.sort.next(),
+            b'j' => self.scroll = self.scroll.saturating_add(1),
+            b'k' => self.scroll = self.scroll.saturating_sub(1),
+            b'B' if is_arrow => self.scroll = self.scroll.saturating_add(1),
+            b'A' if is_arrow => self.scroll = self.scroll.saturating_sub(1),
+            _ => {}
+        }
+        self.last_key = key;
+    }
+
+    /// The lines above the table.
+    fn head(&self, width: usize) -> Vec<String> {
+        let paused = if self.is_paused { "  paused" } else { "" };
+        let every = humantime::format_duration(self.interval);
+        let first = format!("{}  every {every}  sort {:?}{paused}", self.endpoint, self.sort);
+        let summary = self.now.as_ref().map_or("no answer yet", |now| &*now.summary);
+        let mut head = vec![first, summary.to_owned()];
+        if let Some(why) = &self.stale {
+            let age = self.received.elapsed().as_secs();
+            head.push(format!("stale for {age} s: {why}"));
+        }
+        head.into_iter()
+            .map(|line| clip(printable(&line), width))
+            .collect()
+    }
+
+    fn table(&self, width: usize) -> Vec<String> {
+        let groups = self.now.as_ref().map(|now| now.groups(self.before.as_ref()));
+        table(&groups.unwrap_or_default(), self.sort, width)
+    }
+
+    fn draw(&mut self, terminal: &Screen) -> std::io::Result<()> {
+        let (width, height) = Screen::size();
+        let head = self.head(width);
+        let title = head.len();
+        let lines = screen(head, self.table(width), &mut self.scroll, height);
+        terminal.draw(&lines, title)
+    }
+
+    fn print(&self) {
+        for line in self.head(PLAIN_WIDTH).into_iter().chain(self.table(PLAIN_WIDTH)) {
+            print_line!("{line}");
+        }
+    }
+}

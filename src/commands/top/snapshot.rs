@@ -1,0 +1,189 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//! What the gateway answers, and the rows that two answers make.
+
+use std::collections::HashMap;
+
+use serde_json::Value;
+
+/// A component in one pipeline: class, id, signal, and the pipeline of a processor.
+type Key = (String, String, String, String);
+
+/// The counters of all components at one time.
+#[derive(Clone, Debug, Default)]
+pub(super) struct GraphSnapshot {
+    /// The read time in seconds since 1970.
+    time: f64,
+    instance: String,
+    /// Version, uptime, memory and health.
+    pub(super) summary: String,
+    pipelines: Vec<Value>,
+    components: HashMap<Key, Counters>,
+}
+
+/// Totals of a component since the start of the gateway.
+#[derive(Clone, Debug, Default)]
+struct Counters {
+    entered: u64,
+    left: u64,
+    held: u64,
+    /// In percent.
+    fill: Option<f64>,
+    dropped: Vec<(String, u64)>,
+}
+
+/// A component of a pipeline.
+#[derive(Clone, Debug, Default)]
+pub(super) struct TopRow {
+    pub(super) class: &'static str,
+    pub(super) id: String,
+    /// Items per second; `None` without an earlier answer of the same process.
+    pub(super) entering: Option<f64>,
+    pub(super) leaving: Option<f64>,
+    pub(super) total: u64,
+    pub(super) held: u64,
+    pub(super) fill: Option<f64>,
+    pub(super) dropping: Option<f64>,
+    pub(super) dropped: u64,
+    pub(super) reasons: String,
+}
+
+/// A pipeline with its components in data order.
+#[derive(Clone, Debug)]
+pub(super) struct TopGroup {
+    pub(super) pipeline: String,
+    pub(super) rows: Vec<TopRow>,
+}
+
+fn text(value: &Value) -> String {
+    value.as_str().unwrap_or_default().to_owned()
+}
+
+impl GraphSnapshot {
+    pub(super) fn read(page: &Value) -> Self {
+        let components = page["components"].as_array().into_iter().flatten();
+        let components = components.map(|one| {
+            let key = ["class", "id", "signal", "pipeline"].map(|name| text(&one[name]));
+            let [class, id, signal, pipeline] = key;
+            ((class, id, signal, pipeline), Counters::read(one))
+        });
+        Self {
+            time: page["time"].as_f64().unwrap_or(0.0),
+            instance: text(&page["instance"]),
+            summary: summary(page),
+            components: components.collect(),
+            pipelines: page["pipelines"].as_array().cloned().unwrap_or_default(),
+        }
+    }
+
+    /// The pipelines with rates since `before`.
+    pub(super) fn groups(&self, before: Option<&Self>) -> Vec<TopGroup> {
+        let before = before.filter(|before| before.instance == self.instance && before.time < self.time);
+        let group = |pipeline: &Value| {
+            let id = text(&pipeline["id"]);
+            let rows = ["receivers", "processors", "exporters"]
+                .into_iter()
+                .flat_map(|list| {
+                    let names = pipeline[list].as_array().into_iter().flatten();
+                    names
+                        .filter_map(|name| self.row(list, &text(name), &id, before))
+                        .collect::<Vec<_>>()
+                });
+            TopGroup {
+                rows: rows.collect(),
+                pipeline: id.clone(),
+            }
+        };
+        self.pipelines.iter().map(group).collect()
+    }
+
+    fn row(&self, list: &str, id: &str, pipeline: &str, before: Option<&Self>) -> Option<TopRow> {
+        let signal = pipeline.split('/').next().unwrap_or_default();
+        let (class, own) = match list {
+            "receivers" => ("receiver", ""),
+            "processors" => ("processor", pipeline),
+            _ => ("exporter", ""),
+        };
+        let key = |class: &str| (class.to_owned(), id.to_owned(), signal.to_owned(), own.to_owned());
+        let found = [class, "connector"].into_iter().find_map(|class| {
+            let key = key(class);
+            Some((class, self.components.get(&key)?, key))
+        });
+        let (class, now, key) = found?;
+        let old = before.and_then(|before| Some((before.components.get(&key)?, self.time - before.time)));
+        let rate = |count: fn(&Counters) -> u64| {
+            let (old, seconds) = old?;
+            // A counter that fell was reset.
+            Some(count(now).checked_sub(count(old))? as f64 / seconds)
+        };
+        let reasons = now
+            .dropped
+            .iter()
+            .map(|(reason, items)| format!("{reason} {items}"));
+        Some(TopRow {
+            class,
+            id: id.to_owned(),
+            entering: rate(|one| one.entered),
+            leaving: rate(|one| one.left),
+            total: now.entered,
+            held: now.held,
+            fill: now.fill,
+            dropping: rate(Counters::dropped_total),
+            dropped: now.dropped_total(),
+            reasons: reasons.collect::<Vec<_>>().join(", "),
+        })
+    }
+}
+
+impl Counters {
+    fn read(one: &Value) -> Self {
+        let count = |name: &str| one[name].as_u64().unwrap_or(0);
+        if one["class"] == "receiver" {
+            let dropped = ["refused", "failed"].map(|name| (name.to_owned(), count(name)));
+            let dropped: Vec<_> = dropped.into_iter().filter(|(_, items)| *items > 0).collect();
+            let lost = dropped
+                .iter()
+                .fold(0, |sum: u64, (_, items)| sum.saturating_add(*items));
+            let left = count("accepted");
+            return Self {
+                entered: left.saturating_add(lost),
+                left,
+                dropped,
+                ..Self::default()
+            };
+        }
+        let dropped = one["dropped"].as_object().into_iter().flatten();
+        let queue = &one["queue"];
+        let capacity = queue["capacity"].as_f64().filter(|capacity| *capacity > 0.0);
+        Self {
+            entered: count("entered"),
+            left: count("left").saturating_add(count("absorbed")),
+            held: count("held"),
+            fill: capacity.map(|capacity| queue["used"].as_f64().unwrap_or(0.0) / capacity * 100.0),
+            dropped: dropped
+                .map(|(reason, items)| (reason.clone(), items.as_u64().unwrap_or(0)))
+                .collect(),
+        }
+    }
+
+    fn dropped_total(&self) -> u64 {
+        self.dropped
+            .iter()
+            .fold(0, |sum, (_, items)| sum.saturating_add(*items))
+    }
+}
+
+fn summary(page: &Value) -> String {
+    let number = |value: &Value| value.as_f64().unwrap_or(0.0);
+    let uptime = (number(&page["time"]) - number(&page["started"])).clamp(0.0, 1e12);
+    let uptime = humantime::format_duration(std::time::Duration::from_secs(uptime as u64));
+    let mib = |value: &Value| value.as_f64().map(|bytes| format!("{:.0}", bytes / 1_048_576.0));
+    let used = mib(&page["memory"]["usedBytes"]).unwrap_or_else(|| "-".to_owned());
+    let limit = mib(&page["memory"]["limitBytes"]).map_or_else(String::new, |limit| format!(" of {limit}"));
+    let health = match page["health"]["reason"].as_str() {
+        None => "ready".to_owned(),
+        Some(reason) => format!("not ready: {reason}"),
+    };
+    let version = text(&page["version"]);
+    format!("version {version}  up {uptime}  memory {used}{limit} MiB  {health}")
+}

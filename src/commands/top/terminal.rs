@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//! The terminal of the live view. It is restored on drop.
+
+use std::io::{Read, Write, stdin, stdout};
+
+use rustix::termios::{LocalModes, OptionalActions, Termios, tcgetattr, tcgetwinsize, tcsetattr};
+use tokio::sync::mpsc;
+
+/// The alternate screen of a terminal, and input without echo and line editing.
+pub(super) struct Screen {
+    before: Option<Termios>,
+    has_style: bool,
+}
+
+impl Screen {
+    pub(super) fn open() -> std::io::Result<Self> {
+        // Without a terminal as input there are no keys: signals end the view.
+        let before = tcgetattr(stdin()).ok();
+        if let Some(before) = &before {
+            let mut keys = before.clone();
+            keys.local_modes.remove(LocalModes::ICANON | LocalModes::ECHO);
+            tcsetattr(stdin(), OptionalActions::Now, &keys)?;
+        }
+        let has_style = std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
+        let screen = Self { before, has_style };
+        print("\x1b[?1049h\x1b[?25l")?;
+        Ok(screen)
+    }
+
+    /// Columns and rows; 80 and 24 if the terminal does not tell.
+    pub(super) fn size() -> (usize, usize) {
+        match tcgetwinsize(stdout()) {
+            Ok(size) if size.ws_col > 0 && size.ws_row > 0 => (size.ws_col.into(), size.ws_row.into()),
+            _ => (80, 24),
+        }
+    }
+
+    /// Replaces the frame; the line `title` is reversed.
+    pub(super) fn draw(&self, lines: &[String], title: usize) -> std::io::Result<()> {
+        let mut frame = "\x1b[H".to_owned();
+        for (at, line) in lines.iter().enumerate() {
+            let (on, off) = if self.has_style && at == title {
+                ("\x1b[7m", "\x1b[0m")
+            } else {
+                ("", "")
+            };
+            let end = if at == 0 { "" } else { "\r\n" };
+            frame.push_str(&format!("{end}{on}{line}{off}\x1b[K"));
+        }
+        frame.push_str("\x1b[J");
+        print(&frame)
+    }
+}
+
+impl Drop for Screen {
+    fn drop(&mut self) {
+        let _ = print("\x1b[?25h\x1b[?1049l");
+        if let Some(before) = &self.before {
+            let _ = tcsetattr(stdin(), OptionalActions::Now, before);
+        }
+    }
+}
+
+fn print(text: &str) -> std::io::Result<()> {
+    let mut out = stdout().lock();
+    out.write_all(text.as_bytes())?;
+    out.flush()
+}
+
+/// The bytes of the keys. The thread ends with the process or the input.
+pub(super) fn keys() -> mpsc::Receiver<u8> {
+    let (sender, keys) = mpsc::channel(64);
+    std::thread::spawn(move || {
+        for byte in stdin().lock().bytes() {
+            let Ok(byte) = byte else { return };
+            if sender.blocking_send(byte).is_err() {
+                return;
+            }
+        }
+    });
+    keys
+}

@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//! The lines of a frame. Nothing here reads the clock or the terminal.
+
+use super::snapshot::{TopGroup, TopRow};
+use crate::commands::client::printable;
+
+/// The column that orders the rows of each pipeline.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum SortColumn {
+    /// The order of the data.
+    #[default]
+    Data,
+    In,
+    Out,
+    Held,
+    Dropped,
+}
+
+impl SortColumn {
+    pub(super) fn next(self) -> Self {
+        match self {
+            Self::Data => Self::In,
+            Self::In => Self::Out,
+            Self::Out => Self::Held,
+            Self::Held => Self::Dropped,
+            Self::Dropped => Self::Data,
+        }
+    }
+
+    fn of(self, row: &TopRow) -> f64 {
+        match self {
+            Self::Data => 0.0,
+            Self::In => row.entering.unwrap_or(-1.0),
+            Self::Out => row.leaving.unwrap_or(-1.0),
+            Self::Held => row.held as f64,
+            Self::Dropped => row.dropped as f64,
+        }
+    }
+}
+
+const HEAD: [&str; 7] = ["IN/S", "OUT/S", "TOTAL", "HELD", "FILL", "DROP/S", "DROPPED"];
+
+/// The width of each number, and the space before it.
+const CELL: usize = 8;
+
+/// The least width that shows reasons.
+const WIDE: usize = 110;
+
+/// The table, in lines of at most `width` characters.
+pub(super) fn table(groups: &[TopGroup], sort: SortColumn, width: usize) -> Vec<String> {
+    let numbers = CELL * HEAD.len();
+    let room = width.saturating_sub(numbers);
+    let name = if width >= WIDE { room.min(48) } else { room };
+    let line = |first: &str, cells: &[String], last: &str| {
+        let cells: String = cells.iter().map(|cell| format!("{cell:>CELL$}")).collect();
+        let last = if width >= WIDE { last } else { "" };
+        clip(
+            format!("{:<name$}{cells}  {last}", clip(first.to_owned(), name))
+                .trim_end()
+                .to_owned(),
+            width,
+        )
+    };
+    let mut lines = vec![line("COMPONENT", &HEAD.map(str::to_owned), "DROPS BY REASON")];
+    for group in groups {
+        lines.push(clip(printable(&group.pipeline), width));
+        let mut rows: Vec<&TopRow> = group.rows.iter().collect();
+        rows.sort_by(|a, b| sort.of(b).total_cmp(&sort.of(a)));
+        lines.extend(rows.into_iter().map(|row| {
+            let first = format!("  {} {}", row.class, printable(&row.id));
+            line(&first, &cells(row), &printable(&row.reasons))
+        }));
+    }
+    lines
+}
+
+fn cells(row: &TopRow) -> [String; 7] {
+    let rate = |rate: Option<f64>| rate.map_or_else(|| "-".to_owned(), short);
+    [
+        rate(row.entering),
+        rate(row.leaving),
+        short(row.total as f64),
+        short(row.held as f64),
+        row.fill
+            .map_or_else(|| "-".to_owned(), |fill| format!("{fill:.0}%")),
+        rate(row.dropping),
+        short(row.dropped as f64),
+    ]
+}
+
+/// At most `width` characters; `~` marks a cut.
+pub(super) fn clip(text: String, width: usize) -> String {
+    if text.chars().count() <= width {
+        return text;
+    }
+    let kept = text.chars().take(width.saturating_sub(1));
+    kept.chain((width > 0).then_some('~')).collect()
+}
+
+/// A whole number below 100,000 exactly; three digits and a prefix above it.
+fn short(value: f64) -> String {
+    const PREFIXES: [(f64, &str); 4] = [(1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")];
+    if value < 100_000.0 {
+        let decimals = usize::from(value < 1000.0 && value.fract() != 0.0);
+        return format!("{value:.decimals$}");
+    }
+    let prefix = PREFIXES.iter().find(|(scale, _)| value >= *scale);
+    prefix.map_or_else(String::new, |(scale, prefix)| {
+        format!("{:.1}{prefix}", value / scale)
+    })
+}
+
+/// The lines of a screen: `head` stays, the rest scrolls.
+pub(super) fn screen(
+    head: Vec<String>,
+    table: Vec<String>,
+    scroll: &mut usize,
+    height: usize,
+) -> Vec<String> {
+    let room = height.saturating_sub(head.len() + 1);
+    let mut table = table.into_iter();
+    let names = table.next();
+    *scroll = (*scroll).min(table.len().saturating_sub(room));
+    let shown = table.skip(*scroll).take(room);
+    head.into_iter().chain(names).chain(shown).take(height).collect()
+}

@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//! `tidegate top` shows what the peers of a gateway sent and got.
+
+use std::process::Command;
+
+use opentelemetry_proto::tonic::collector::metrics::v1::ExportMetricsServiceRequest;
+use prost::Message;
+use tidegate_requests::{gauge, int, request};
+
+use super::kit::gateway::tidegate;
+use super::kit::{Gateway, OtlpSink, SOON, free_port, http, wait_until};
+
+#[test]
+fn top_once_shows_the_totals_that_a_peer_sent() {
+    let (receiver, admin, sink) = (free_port(), free_port(), OtlpSink::start());
+    let gateway = Gateway::start(&format!(
+        "receivers: {{otlp: {{protocols: {{http: {{endpoint: \"127.0.0.1:{receiver}\"}}}}}}}}
+exporters: {{otlp: {{endpoint: \"127.0.0.1:{}\", tls: {{insecure: true}}}}}}
+extensions: {{admin: {{endpoint: \"127.0.0.1:{admin}\"}}}}
+service:
+  extensions: [health_check, admin]
+  pipelines: {{metrics: {{receivers: [otlp], exporters: [otlp]}}}}
+",
+        sink.port()
+    ));
+    let metrics = ["a", "b", "c"].map(|name| gauge(name.to_owned(), [int(1)]));
+    let body: ExportMetricsServiceRequest = request(Vec::new(), "", metrics);
+    let sent = http::post(
+        receiver,
+        "/v1/metrics",
+        "application/x-protobuf",
+        &body.encode_to_vec(),
+    );
+    assert_eq!(sent.expect("an answer").status, 200);
+    let endpoint = format!("127.0.0.1:{admin}");
+    let mut text = String::new();
+    wait_until(SOON, "the totals of both components", || {
+        let arguments = ["top", "--once", "--interval", "100ms", "--endpoint", &*endpoint];
+        let output = tidegate().args(arguments).output().expect("it runs");
+        text = String::from_utf8(output.stdout).expect("text");
+        let total = |name: &str| {
+            let line = text.lines().find(|line| line.trim_start().starts_with(name))?;
+            line.split_whitespace().nth(4).map(str::to_owned)
+        };
+        ["receiver otlp", "exporter otlp"].map(total) == [Some("3".to_owned()), Some("3".to_owned())]
+    });
+    assert!(!text.contains('\x1b'), "{text}");
+    assert!(text.contains("ready") && text.contains("\nmetrics\n"), "{text}");
+    gateway.stop();
+}
+
+/// Runs the command of its arguments in a pseudo-terminal, widens it, quits, and prints `restored`.
+const TERMINAL: &str = r#"
+import fcntl, os, pty, select, signal, struct, subprocess, sys, termios, time
+master, slave = pty.openpty()
+def resize(columns):
+    fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
+resize(80)
+before = termios.tcgetattr(slave)
+top = subprocess.Popen(sys.argv[1:], stdin=slave, stdout=slave, stderr=slave)
+seen = b""
+def read_until(part, deadline=time.monotonic() + 60):
+    global seen
+    while part not in seen:
+        left = deadline - time.monotonic()
+        if left <= 0 or not select.select([master], [], [], left)[0]:
+            top.kill()
+            sys.exit(f"no {part!r} in {seen!r}")
+        seen += os.read(master, 65536)
+read_until(b"receiver otlp")
+if termios.tcgetattr(slave) == before or b"DROPS BY REASON" in seen:
+    sys.exit(f"not a live view of 80 columns: {seen!r}")
+resize(120)
+os.kill(top.pid, signal.SIGWINCH)
+read_until(b"DROPS BY REASON")
+os.write(master, b"q")
+read_until(b"\x1b[?1049l")
+if top.wait(60) != 0 or termios.tcgetattr(slave) != before:
+    sys.exit("the terminal is not as before")
+print("restored")
+"#;
+
+#[test]
+fn top_follows_the_width_of_its_terminal_and_restores_it() {
+    let (receiver, admin) = (free_port(), free_port());
+    let gateway = Gateway::start(&format!(
+        "receivers: {{otlp: {{protocols: {{http: {{endpoint: \"127.0.0.1:{receiver}\"}}}}}}}}
+exporters: {{nop: }}
+extensions: {{admin: {{endpoint: \"127.0.0.1:{admin}\"}}}}
+service:
+  extensions: [health_check, admin]
+  pipelines: {{metrics: {{receivers: [otlp], exporters: [nop]}}}}
+"
+    ));
+    let output = Command::new("python3")
+        .args(["-c", TERMINAL, env!("CARGO_BIN_EXE_tidegate")])
+        .args(["top", "--interval", "100ms", "--endpoint"])
+        .arg(format!("127.0.0.1:{admin}"))
+        .output()
+        .expect("Python runs");
+    let problem = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "restored\n", "{problem}");
+    gateway.stop();
+}
