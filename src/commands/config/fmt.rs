@@ -32,7 +32,7 @@ pub(super) struct FmtArgs {
 }
 
 /// The result for one file.
-enum Layout {
+enum FileLayout {
     /// The file has the canonical layout.
     Same(String),
     /// The text in the canonical layout.
@@ -59,18 +59,18 @@ pub(super) fn run(args: &FmtArgs) -> Result<(), Failure> {
 }
 
 /// Prints or writes a file in its new layout. Whether that is a success.
-fn finish(args: &FmtArgs, file: &Path, layout: &Layout) -> Result<bool, Failure> {
+fn finish(args: &FmtArgs, file: &Path, layout: &FileLayout) -> Result<bool, Failure> {
     match layout {
-        Layout::Other(_) if args.check => {
+        FileLayout::Other(_) if args.check => {
             print_line!("{}", file.display());
             Ok(false)
         }
-        Layout::Other(text) if args.write => {
+        FileLayout::Other(text) if args.write => {
             fs::write(file, text).map_err(Failure::io(format!("can't write {}", file.display())))?;
             Ok(true)
         }
-        Layout::Same(_) if args.check || args.write => Ok(true),
-        Layout::Same(text) | Layout::Other(text) => {
+        FileLayout::Same(_) if args.check || args.write => Ok(true),
+        FileLayout::Same(text) | FileLayout::Other(text) => {
             let _ = std::io::stdout().lock().write_all(text.as_bytes());
             Ok(true)
         }
@@ -78,13 +78,13 @@ fn finish(args: &FmtArgs, file: &Path, layout: &Layout) -> Result<bool, Failure>
 }
 
 /// The layout of a file, or the report of what is wrong with it.
-fn layout(file: &Path) -> Result<Layout, String> {
+fn layout(file: &Path) -> Result<FileLayout, String> {
     let name = file.display();
     let text = read_file(file).map_err(|error| format!("tidegate: can't read {name}: {error}\n"))?;
     let mut problems = Problems::default();
     match format_text(&name.to_string(), &text, &mut problems) {
-        Some(formatted) if formatted == text => Ok(Layout::Same(text)),
-        Some(formatted) => Ok(Layout::Other(formatted)),
+        Some(formatted) if formatted == text => Ok(FileLayout::Same(text)),
+        Some(formatted) => Ok(FileLayout::Other(formatted)),
         None => Err(problems.to_string()),
     }
 }
@@ -99,7 +99,11 @@ mod tests {
         let mut files = 0;
         for entry in fs::read_dir(directory).unwrap() {
             let path = entry.unwrap().path();
-            assert!(matches!(layout(&path), Ok(Layout::Same(_))), "{}", path.display());
+            assert!(
+                matches!(layout(&path), Ok(FileLayout::Same(_))),
+                "{}",
+                path.display()
+            );
             files += 1;
         }
         assert!(files > 10, "{files} files");

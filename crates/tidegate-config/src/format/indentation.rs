@@ -2,7 +2,7 @@
 
 //! Indentation by two spaces a level, line by line.
 
-use super::inner::{Inner, inner_lines};
+use super::inner::{Continuation, inner_lines};
 use super::{Line, LineKind};
 
 /// The spaces of a level.
@@ -10,7 +10,7 @@ const STEP: usize = 2;
 
 /// What stands in a column.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-enum Kind {
+enum LevelKind {
     /// Dashes.
     List,
     /// Keys, or a value of another type.
@@ -19,8 +19,8 @@ enum Kind {
 
 /// An open level: its column in the original and in the result.
 #[derive(Clone, Copy, Debug)]
-struct Level {
-    kind: Kind,
+struct OpenLevel {
+    kind: LevelKind,
     old: usize,
     new: usize,
 }
@@ -39,7 +39,7 @@ pub(super) fn indented(text: &str) -> Vec<Line> {
 
 #[derive(Default)]
 struct Indenter<'a> {
-    levels: Vec<Level>,
+    levels: Vec<OpenLevel>,
     /// The new column of the last content less the old one.
     shift: isize,
     /// Comments and blank lines before the next content. Their indentation may be that of the content.
@@ -48,11 +48,11 @@ struct Indenter<'a> {
 }
 
 impl<'a> Indenter<'a> {
-    fn line(&mut self, text: &'a str, inner: Inner) {
+    fn line(&mut self, text: &'a str, inner: Continuation) {
         let trimmed = text.trim();
         match inner {
-            Inner::No if trimmed.is_empty() || trimmed.starts_with('#') => self.waiting.push(text),
-            Inner::No => self.content(text),
+            Continuation::No if trimmed.is_empty() || trimmed.starts_with('#') => self.waiting.push(text),
+            Continuation::No => self.content(text),
             // Text that looks blank or like a comment belongs to the value.
             inner => {
                 self.flush(None);
@@ -61,18 +61,18 @@ impl<'a> Indenter<'a> {
         }
     }
 
-    fn inner(&mut self, text: &str, inner: Inner) {
+    fn inner(&mut self, text: &str, inner: Continuation) {
         let kept = match inner {
-            Inner::Flow => text.trim_end(),
+            Continuation::Flow => text.trim_end(),
             _ => text,
         };
         let is_blank = kept.trim().is_empty();
         let old = spaces(kept);
         let new = old.saturating_add_signed(self.shift);
-        let text = if is_blank && (inner != Inner::Block || old == 0) {
+        let text = if is_blank && (inner != Continuation::Block || old == 0) {
             String::new()
         } else {
-            format!("{:new$}{}", "", &kept[old..])
+            at_column(new, &kept[old..])
         };
         self.push(text, LineKind::Inner);
     }
@@ -86,9 +86,9 @@ impl<'a> Indenter<'a> {
             return;
         }
         let begin = if dash(&text[old..]).is_some() {
-            Kind::List
+            LevelKind::List
         } else {
-            Kind::Map
+            LevelKind::Map
         };
         // Comments are placed by the levels that they end.
         let before = self.levels.clone();
@@ -97,7 +97,7 @@ impl<'a> Indenter<'a> {
         self.flush(Some((old, new)));
         self.levels = after;
         let written = self.after_dashes(&text[old..], old, new);
-        self.push(format!("{:new$}{written}", ""), LineKind::Content);
+        self.push(at_column(new, &written), LineKind::Content);
     }
 
     /// The text of a line with one space after each dash. Enters the levels that begin in it.
@@ -114,11 +114,11 @@ impl<'a> Indenter<'a> {
             new += STEP;
             rest = item;
             let kind = if dash(rest).is_some() {
-                Kind::List
+                LevelKind::List
             } else {
-                Kind::Map
+                LevelKind::Map
             };
-            self.levels.push(Level { kind, old, new });
+            self.levels.push(OpenLevel { kind, old, new });
         }
         self.shift = new as isize - old as isize;
         match dash(rest) {
@@ -131,9 +131,9 @@ impl<'a> Indenter<'a> {
     }
 
     /// Ends the levels that a line in this column ends, begins one if necessary, and gives its new column.
-    fn enter(&mut self, kind: Kind, old: usize) -> usize {
-        let is_ended = |level: &Level| {
-            level.old > old || (level.old == old && level.kind == Kind::List && kind == Kind::Map)
+    fn enter(&mut self, kind: LevelKind, old: usize) -> usize {
+        let is_ended = |level: &OpenLevel| {
+            level.old > old || (level.old == old && level.kind == LevelKind::List && kind == LevelKind::Map)
         };
         while self.levels.last().is_some_and(is_ended) {
             self.levels.pop();
@@ -142,7 +142,7 @@ impl<'a> Indenter<'a> {
             Some(level) if level.old == old && level.kind == kind => level.new,
             around => {
                 let new = around.map_or(0, |around| around.new + STEP);
-                self.levels.push(Level { kind, old, new });
+                self.levels.push(OpenLevel { kind, old, new });
                 new
             }
         }
@@ -162,13 +162,18 @@ impl<'a> Indenter<'a> {
                 Some((next_old, next_new)) if next_old == old => next_new,
                 _ => level.map_or(0, |level| level.new),
             };
-            self.push(format!("{:new$}{trimmed}", ""), LineKind::Comment);
+            self.push(at_column(new, trimmed), LineKind::Comment);
         }
     }
 
     fn push(&mut self, text: String, kind: LineKind) {
         self.lines.push(Line { text, kind });
     }
+}
+
+/// A text with so many spaces before it. `format!` has a limit for them.
+fn at_column(column: usize, text: &str) -> String {
+    " ".repeat(column) + text
 }
 
 fn spaces(text: &str) -> usize {

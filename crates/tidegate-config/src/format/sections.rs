@@ -23,7 +23,7 @@ struct Section {
 }
 
 /// A file in parts.
-struct Parts {
+struct FileParts {
     /// The comment about the whole file.
     header: Vec<Line>,
     sections: Vec<Section>,
@@ -59,8 +59,8 @@ pub(super) fn ordered(lines: &[Line]) -> Vec<Line> {
     all
 }
 
-fn parts(lines: &[Line]) -> Parts {
-    let mut parts = Parts {
+fn parts(lines: &[Line]) -> FileParts {
+    let mut parts = FileParts {
         header: Vec::new(),
         sections: Vec::new(),
         footer: Vec::new(),
@@ -80,7 +80,7 @@ fn parts(lines: &[Line]) -> Parts {
     parts
 }
 
-impl Parts {
+impl FileParts {
     fn begin(&mut self, key: &Line, mut comments: Vec<Line>) {
         if self.sections.is_empty() {
             // A comment that a blank line separates from the header belongs to the section.

@@ -118,7 +118,7 @@ struct Removal {
 }
 
 /// A node with the key that names it, if it is not an item of a list.
-struct Step<'a> {
+struct PathStep<'a> {
     key: Option<&'a str>,
     node: &'a Node,
 }
@@ -163,7 +163,7 @@ impl Removal {
 }
 
 /// The nodes from below the root to the one at a path, or to the nearest above it.
-fn chain<'a>(root: &'a Node, path: &str) -> Vec<Step<'a>> {
+fn chain<'a>(root: &'a Node, path: &str) -> Vec<PathStep<'a>> {
     let mut chain = Vec::new();
     let mut node = root;
     while let Some(step) = steps(node).into_iter().find(|step| step.leads_to(path)) {
@@ -173,13 +173,13 @@ fn chain<'a>(root: &'a Node, path: &str) -> Vec<Step<'a>> {
     chain
 }
 
-fn steps(node: &Node) -> Vec<Step<'_>> {
+fn steps(node: &Node) -> Vec<PathStep<'_>> {
     match node.value() {
         NodeValue::Scalar(_) => Vec::new(),
-        NodeValue::List(items) => items.iter().map(|node| Step { key: None, node }).collect(),
+        NodeValue::List(items) => items.iter().map(|node| PathStep { key: None, node }).collect(),
         NodeValue::Map(entries) => {
             let entries = entries.iter();
-            let steps = entries.map(|entry| Step {
+            let steps = entries.map(|entry| PathStep {
                 key: Some(entry.key.as_str()),
                 node: &entry.value,
             });
@@ -188,7 +188,7 @@ fn steps(node: &Node) -> Vec<Step<'_>> {
     }
 }
 
-impl Step<'_> {
+impl PathStep<'_> {
     /// Whether a path is that of the node, or below it.
     fn leads_to(&self, path: &str) -> bool {
         let rest = path.strip_prefix(&self.node.path().to_string());
@@ -202,7 +202,7 @@ fn class_of(section: &str) -> Option<Class> {
 }
 
 /// How many steps of a chain lead to the node that an error at its end removes.
-fn culprit(chain: &[Step<'_>]) -> usize {
+fn culprit(chain: &[PathStep<'_>]) -> usize {
     let keys: Vec<_> = chain.iter().map(|step| step.key.unwrap_or_default()).collect();
     match keys.as_slice() {
         // A pipeline needs both.
@@ -226,7 +226,7 @@ fn is_vital(class: Class, key: &str) -> bool {
 }
 
 /// The length of the chain to the innermost rule, such as one of `relabel_configs`: a rule goes as a whole. Jobs do not.
-fn rule(chain: &[Step<'_>], keys: &[&str]) -> usize {
+fn rule(chain: &[PathStep<'_>], keys: &[&str]) -> usize {
     let inside = chain.len().saturating_sub(1);
     let item = (2..inside).rev().find(|at| chain[*at].key.is_none());
     let is_rule = |at: &usize| {

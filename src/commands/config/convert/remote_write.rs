@@ -9,10 +9,10 @@ use crate::config::{Entry, Node, Span};
 const EXPORTER: &str = "prometheusremotewrite";
 
 /// Options by their name in Prometheus and the name here.
-type Names = [(&'static str, &'static str)];
+type OptionPairs = [(&'static str, &'static str)];
 
 /// Options of a destination.
-const OPTIONS: &Names = &[
+const OPTIONS: &OptionPairs = &[
     ("url", "endpoint"),
     ("headers", "headers"),
     ("remote_timeout", "timeout"),
@@ -21,7 +21,7 @@ const OPTIONS: &Names = &[
     ("enable_http2", "force_attempt_http2"),
 ];
 
-const TLS: &Names = &[
+const TLS: &OptionPairs = &[
     ("ca", "ca_pem"),
     ("ca_file", "ca_file"),
     ("cert", "cert_pem"),
@@ -34,25 +34,25 @@ const TLS: &Names = &[
     ("max_version", "max_version"),
 ];
 
-const QUEUE: &Names = &[
+const QUEUE: &OptionPairs = &[
     ("min_backoff", "initial_interval"),
     ("max_backoff", "max_interval"),
 ];
 
-const BASIC: &Names = &[
+const BASIC: &OptionPairs = &[
     ("username", "username"),
     ("username_file", "username_file"),
     ("password", "password"),
     ("password_file", "password_file"),
 ];
 
-const AUTHORIZATION: &Names = &[
+const AUTHORIZATION: &OptionPairs = &[
     ("type", "scheme"),
     ("credentials", "token"),
     ("credentials_file", "filename"),
 ];
 
-const SIGV4: &Names = &[("region", "region"), ("profile", "profile")];
+const SIGV4: &OptionPairs = &[("region", "region"), ("profile", "profile")];
 
 /// The exporters and extensions of a configuration.
 pub(super) struct Outputs {
@@ -166,7 +166,7 @@ impl Outputs {
 }
 
 /// The options of a map under their names here. Reports the others.
-fn renamed(from: &Node, names: &Names, report: &mut Report) -> Node {
+fn renamed(from: &Node, names: &OptionPairs, report: &mut Report) -> Node {
     let mut to = Node::empty_map(from.span());
     for Entry { key, value } in from.as_map().unwrap_or_default() {
         match names.iter().find(|(old, _)| old == key) {
