@@ -308,7 +308,7 @@ fn split_default(body: &str) -> Option<(&str, &str)> {
 }
 
 /// Whether a text has a `${...}`, which is not `$${...}`.
-pub(super) fn has_reference(text: &str) -> bool {
+pub fn has_reference(text: &str) -> bool {
     let pieces = split(text).unwrap_or_default();
     pieces.iter().any(|piece| matches!(piece, Piece::Reference(_)))
 }

@@ -131,10 +131,10 @@ fn written() -> impl Strategy<Value = Written> {
     let lines = proptest::collection::vec(proptest::sample::select(LINES), 1..4);
     let leaf = prop_oneof![3 => plain, 1 => lines.prop_map(Written::Block)];
     leaf.prop_recursive(4, 24, 4, |inner| {
-        let entries = proptest::collection::vec((decoration(), inner), 1..4);
+        let entries = || proptest::collection::vec((decoration(), inner.clone()), 1..4);
         prop_oneof![
-            2 => entries.clone().prop_map(Written::Map),
-            1 => entries.prop_map(Written::List),
+            2 => entries().prop_map(Written::Map),
+            1 => entries().prop_map(Written::List),
         ]
     })
 }

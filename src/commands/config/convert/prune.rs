@@ -12,7 +12,7 @@ use super::references::{ComponentKey, pipelines, remove_references};
 use super::report::Report;
 use crate::commands::load::Kinds;
 use crate::config::{
-    Class, Document, Loaded, Node, NodeValue, Problem, Problems, Severity, check_unresolved,
+    Class, Document, Loaded, Node, NodeValue, Problem, Problems, Severity, check_unresolved, has_reference,
 };
 use crate::service::Plan;
 
@@ -32,13 +32,35 @@ pub(super) fn valid(mut root: Node, read: &Problems, report: &mut Report) -> Opt
         if !problems.has_errors() {
             return Some(root);
         }
-        let removal = Removal::of(&root, &problems, report);
+        let errors = errors(&root, &problems);
+        if errors.is_empty() && problems.omitted() == 0 {
+            return Some(root);
+        }
+        let removal = Removal::of(&root, &errors, report);
         if removal.paths.is_empty() {
-            return None;
+            break;
         }
         removal.apply(&mut root);
     }
+    report.note("other errors remain: correct those that `tidegate validate` lists, and convert the file again");
     None
+}
+
+/// The errors, except those about values that only variables have.
+fn errors<'a>(root: &Node, problems: &'a Problems) -> Vec<&'a Problem> {
+    let is_error =
+        |problem: &&Problem| problem.severity == Severity::Error && !has_reference_at(root, &problem.path);
+    problems.sorted().into_iter().filter(is_error).collect()
+}
+
+/// Whether a value at a path has a reference to a variable.
+fn has_reference_at(root: &Node, path: &str) -> bool {
+    let chain = chain(root, path);
+    let last = chain.last().map(|step| step.node);
+    let scalar = last
+        .filter(|node| node.path().to_string() == path)
+        .and_then(Node::scalar);
+    scalar.is_some_and(|scalar| has_reference(&scalar.text))
 }
 
 /// Removes the pipelines that have no receiver or no exporter.
@@ -124,11 +146,10 @@ struct PathStep<'a> {
 }
 
 impl Removal {
-    fn of(root: &Node, problems: &Problems, report: &mut Report) -> Self {
+    fn of(root: &Node, errors: &[&Problem], report: &mut Report) -> Self {
         let mut removal = Self::default();
-        let found = problems.sorted().into_iter();
-        for problem in found.filter(|problem| problem.severity == Severity::Error) {
-            removal.add(root, problem, report);
+        for error in errors {
+            removal.add(root, error, report);
         }
         removal
     }

@@ -343,3 +343,22 @@ fn the_sections_of_a_file_show_its_program() {
     assert_eq!(guess("groups: []", &[]), None);
     assert_eq!(guess("{receivers: , scrape_configs: }", &[]), None);
 }
+
+#[test]
+fn values_with_references_are_never_left_out() {
+    let text = "receivers: {nop: }
+exporters:
+  otlphttp:
+    endpoint: \"${env:A}\"
+    compression: \"${env:B}\"
+    timeout: \"${env:C}s\"
+    retry_on_failure: {retry_on_status: [\"${env:D}\"]}
+service: {pipelines: {logs: {receivers: [nop], exporters: [otlphttp]}}}
+";
+    let (output, report) = converted_with(text, SourceFormat::Collector, &[]);
+    assert_eq!(report, "");
+    has_all(
+        &output.unwrap(),
+        &["\"${env:A}\"", "\"${env:B}\"", "\"${env:C}s\"", "- \"${env:D}\""],
+    );
+}
