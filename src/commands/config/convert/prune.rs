@@ -42,7 +42,9 @@ pub(super) fn valid(mut root: Node, read: &Problems, report: &mut Report) -> Opt
         }
         removal.apply(&mut root);
     }
-    report.note("other errors remain: correct those that `tidegate validate` lists, and convert the file again");
+    report.note(
+        "other errors remain: correct those that `tidegate validate` lists, and convert the file again",
+    );
     None
 }
 
