@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
+//! The output and the report of conversions.
+
 use super::*;
 use crate::commands::load::Kinds;
 use crate::config::check_unresolved;
@@ -73,7 +75,7 @@ service:
 }
 
 #[test]
-fn foreign_components_are_named_and_their_pipelines_go_with_the_last_receiver() {
+fn foreign_components_and_pipelines_without_receivers_are_named() {
     let (output, report) = of_collector(
         "receivers:
   otlp: {protocols: {grpc: }}
