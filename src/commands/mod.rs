@@ -62,7 +62,7 @@ enum Command {
     Validate(validate::ValidateArgs),
     /// Print the pipelines of a configuration as text or as a picture, without starting them
     Graph(graph::GraphArgs),
-    /// Print the effective configuration, or a JSON Schema for editors
+    /// Print the effective configuration or its JSON Schema, format files, or convert those of other programs
     Config(config::ConfigCommandArgs),
     /// List the components of this binary with their signals, stability and options
     Components(components::ComponentsArgs),

@@ -73,7 +73,7 @@ fn subscribe(config: &Logs, provider: Option<&SdkLoggerProvider>) {
     let filter = EnvFilter::try_from_env("TIDEGATE_LOG").unwrap_or_else(|_| EnvFilter::new(default));
     let lines = tracing_subscriber::fmt::layer()
         .with_writer(std::io::stderr)
-        .with_ansi(has_colors());
+        .with_ansi(has_colours());
     let lines = match config.encoding {
         Encoding::Console => lines.with_target(false).boxed(),
         Encoding::Json => lines.json().flatten_event(true).boxed(),
@@ -89,8 +89,8 @@ fn subscribe(config: &Logs, provider: Option<&SdkLoggerProvider>) {
         .try_init();
 }
 
-/// Whether log lines have colors: on a terminal, unless `NO_COLOR` is set (<https://no-color.org>).
-fn has_colors() -> bool {
+/// Whether log lines have colours: on a terminal, unless `NO_COLOR` is set (<https://no-color.org>).
+fn has_colours() -> bool {
     let is_refused = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
     std::io::stderr().is_terminal() && !is_refused
 }

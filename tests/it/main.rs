@@ -21,6 +21,7 @@ mod collector;
 mod composites;
 mod config;
 mod conservation;
+mod convert;
 mod debugging;
 mod delivery;
 mod environment;

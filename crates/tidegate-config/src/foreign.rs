@@ -259,7 +259,7 @@ const KNOWN: &[ForeignComponent] = &[
 ];
 
 /// The replacement for a component of the Collector that tidegate does not have.
-pub(super) fn instead(class: Class, kind: &str) -> Option<&'static str> {
+pub fn instead(class: Class, kind: &str) -> Option<&'static str> {
     let kind = kind.replace('_', "");
     let of_class =
         |(classes, kinds, _): &&ForeignComponent| classes.contains(&class) && kinds.contains(&kind.as_str());

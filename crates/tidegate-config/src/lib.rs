@@ -14,8 +14,10 @@
 mod check;
 mod decode;
 mod document;
+mod edit;
 mod expressions;
 mod foreign;
+mod format;
 mod id;
 mod load;
 mod macros;
@@ -31,25 +33,30 @@ mod substitute;
 mod suggest;
 mod table;
 mod units;
+mod unresolved;
 mod yaml;
 mod yaml_type;
 
 pub use check::Registry;
 pub use decode::{Decode, TypeHelp, wrong_type};
 pub use document::{Component, Document, Pipeline, Reference, Service};
+pub use foreign::instead;
+pub use format::format_text;
 pub use id::{Class, ComponentId, IdError, PipelineId};
 pub use load::{Loaded, Loader};
 pub use node::{Entry, Node, NodeValue, Path, Scalar, ScalarKind};
-pub use print::{SubstitutedValues, print_redacted, print_yaml, redacted};
+pub use print::{SubstitutedValues, print_redacted, print_yaml, redacted, without_references};
 pub use problems::{At, Problem, Problems, Severity};
 pub use secret::Secret;
 pub use signal::Signal;
 pub use source::{FileId, REDACTED, Sources, Span};
+pub use substitute::{has_reference, read_file};
 pub use suggest::nearest;
 #[doc(hidden)]
 pub use table::{Fields, OptionNames, decode_choice, show_fields};
 pub use table::{OptionDoc, WithoutEffect};
 pub use units::{ByteSize, NotASize, Ordered};
+pub use unresolved::check_unresolved;
 pub use yaml::{MAX_NODES, parse_text};
 pub use yaml_type::YamlType;
 

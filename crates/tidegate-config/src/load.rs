@@ -132,6 +132,13 @@ impl<'a> Loader<'a> {
         Some(self.substituted(root, problems))
     }
 
+    /// The merged tree with every `${...}` as it is written.
+    pub fn unresolved(self, problems: &mut Problems) -> Option<Node> {
+        let mut root = self.merged(problems)?;
+        root.renew_paths();
+        Some(root)
+    }
+
     fn variables(&self) -> &Env<'_> {
         match &self.env {
             Some(env) => env,

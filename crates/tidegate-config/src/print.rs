@@ -60,7 +60,7 @@ fn copy(node: &Node, is_secret: &dyn Fn(&Node, &str) -> bool) -> Node {
 }
 
 /// A text that is read as this one: `$$` for each `$` that would begin a reference or stand for itself.
-fn without_references(text: &str) -> String {
+pub fn without_references(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let mut chars = text.chars().peekable();
     while let Some(c) = chars.next() {

@@ -248,8 +248,11 @@ impl Expander<'_> {
     }
 }
 
-/// Reads a UTF-8 text of at most [`MAX_FILE_BYTES`].
-pub(super) fn read_file(path: &FilePath) -> std::io::Result<String> {
+/// Reads a UTF-8 text of at most 4 MiB, which is more than any configuration has.
+///
+/// # Errors
+/// The file can't be read, is larger, or is not UTF-8.
+pub fn read_file(path: &FilePath) -> std::io::Result<String> {
     let mut text = String::new();
     let file = std::fs::File::open(path)?;
     file.take(MAX_FILE_BYTES as u64 + 1).read_to_string(&mut text)?;
@@ -302,6 +305,12 @@ fn split_default(body: &str) -> Option<(&str, &str)> {
         })?,
     };
     Some((&body[..at], &body[at + 2..]))
+}
+
+/// Whether a text has a `${...}`, which is not `$${...}`.
+pub fn has_reference(text: &str) -> bool {
+    let pieces = split(text).unwrap_or_default();
+    pieces.iter().any(|piece| matches!(piece, Piece::Reference(_)))
 }
 
 enum Piece<'a> {

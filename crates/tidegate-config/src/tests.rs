@@ -2,6 +2,7 @@
 
 //! Whole files: what is accepted, and the exact text for what is not.
 
+mod formatting;
 mod golden;
 mod hostile;
 mod merging;

@@ -85,7 +85,8 @@ fn borrow_span(node: &mut Node, span: Span) {
     }
 }
 
-fn events(text: &str) -> Parser<'_, StrInput<'_>> {
+/// The events of a text. Nesting is limited.
+pub(super) fn events(text: &str) -> Parser<'_, StrInput<'_>> {
     let mut options = Options::default();
     options.set_emit_comments(false);
     options.flow_nesting_limit = MAX_DEPTH;

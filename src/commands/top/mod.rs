@@ -44,7 +44,7 @@ const PLAIN_WIDTH: usize = 200;
 /// The least patience with an answer.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-type Reading = Result<GraphSnapshot, Failure>;
+type TopAnswer = Result<GraphSnapshot, Failure>;
 
 /// The state of the view.
 struct TopState {
@@ -95,7 +95,7 @@ async fn show(args: &TopArgs, client: Client) -> Result<(), Failure> {
     }
 }
 
-async fn read(client: &Client, every: Duration) -> Reading {
+async fn read(client: &Client, every: Duration) -> TopAnswer {
     match timeout(every.max(PATIENCE), client.data(PATH, &[])).await {
         Ok(page) => Ok(GraphSnapshot::read(&page?)),
         Err(_) => Err(Failure::Message("no answer".to_owned())),
@@ -103,7 +103,7 @@ async fn read(client: &Client, every: Duration) -> Reading {
 }
 
 /// Reads at each interval, until nobody takes the answers.
-async fn poll(client: &Client, every: Duration, answers: mpsc::Sender<Reading>) {
+async fn poll(client: &Client, every: Duration, answers: mpsc::Sender<TopAnswer>) {
     let mut ticks = interval(every);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
@@ -114,7 +114,7 @@ async fn poll(client: &Client, every: Duration, answers: mpsc::Sender<Reading>) 
     }
 }
 
-async fn follow(mut state: TopState, mut answers: mpsc::Receiver<Reading>) -> Result<(), Failure> {
+async fn follow(mut state: TopState, mut answers: mpsc::Receiver<TopAnswer>) -> Result<(), Failure> {
     let listen = |kind| signal(kind).map_err(Failure::io("signals"));
     let (mut interrupt, mut terminate, mut hangup, mut resized) = (
         listen(SignalKind::interrupt())?,
@@ -137,7 +137,7 @@ async fn follow(mut state: TopState, mut answers: mpsc::Receiver<Reading>) -> Re
                 if key == b'q' {
                     return Ok(());
                 }
-                state.press(key);
+                state.take_key(key);
                 false
             }
         };
@@ -176,7 +176,7 @@ impl TopState {
         }
     }
 
-    fn accept(&mut self, answer: Reading) {
+    fn accept(&mut self, answer: TopAnswer) {
         match answer {
             Ok(_) if self.is_paused => {}
             Ok(snapshot) => {
@@ -188,7 +188,7 @@ impl TopState {
         }
     }
 
-    fn press(&mut self, key: u8) {
+    fn take_key(&mut self, key: u8) {
         let is_arrow = matches!(self.last_key, b'[' | b'O');
         match key {
             b'p' => self.is_paused = !self.is_paused,

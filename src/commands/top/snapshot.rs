@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use serde_json::Value;
 
 /// A component in one pipeline: class, id, signal, and the pipeline of a processor.
-type Key = (String, String, String, String);
+type TopKey = (String, String, String, String);
 
 /// The counters of all components at one time.
 #[derive(Clone, Debug, Default)]
@@ -18,7 +18,7 @@ pub(super) struct GraphSnapshot {
     /// Version, uptime, memory and health.
     pub(super) summary: String,
     pipelines: Vec<Value>,
-    components: HashMap<Key, Counters>,
+    components: HashMap<TopKey, Counters>,
 }
 
 /// Totals of a component since the start of the gateway.

@@ -47,11 +47,18 @@ const CELL: usize = 8;
 /// The least width that shows reasons.
 const WIDE: usize = 110;
 
+/// The room for reasons.
+const LAST: usize = 20;
+
 /// The table, in lines of at most `width` characters.
 pub(super) fn table(groups: &[TopGroup], sort: SortColumn, width: usize) -> Vec<String> {
     let numbers = CELL * HEAD.len();
     let room = width.saturating_sub(numbers);
-    let name = if width >= WIDE { room.min(48) } else { room };
+    let name = if width >= WIDE {
+        room.saturating_sub(LAST).min(48)
+    } else {
+        room
+    };
     let line = |first: &str, cells: &[String], last: &str| {
         let cells: String = cells.iter().map(|cell| format!("{cell:>CELL$}")).collect();
         let last = if width >= WIDE { last } else { "" };

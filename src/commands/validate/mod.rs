@@ -177,6 +177,11 @@ fn counts(plan: &Plan) -> String {
         (plan.connectors.len(), Class::Connector.as_str()),
         (plan.extensions.len(), Class::Extension.as_str()),
     ];
+    counted(counts)
+}
+
+/// `2 pipelines, 1 exporter` for counts of nouns. Nouns without a count are omitted.
+pub(super) fn counted(counts: impl IntoIterator<Item = (usize, &'static str)>) -> String {
     let texts = counts.into_iter().filter_map(|(count, noun)| match count {
         0 => None,
         1 => Some(format!("1 {noun}")),

@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//! Files of an OpenTelemetry Collector: components that tidegate has stay as they are.
+
+use super::references::{ComponentKey, pipelines, remove_references};
+use super::report::Report;
+use super::vendors;
+use crate::commands::load::Kinds;
+use crate::config::{Class, ComponentId, Entry, Node, NodeValue, Registry, instead};
+
+/// For components that nobody knows.
+const UNKNOWN: &str = "keep a Collector for it, or choose one that `tidegate components` lists";
+
+/// The configuration without the components that tidegate has not.
+pub(super) fn draft(mut root: Node, report: &mut Report) -> Node {
+    vendors::replace(&mut root, report);
+    let classes = Class::ALL.into_iter();
+    let removed: Vec<_> = classes
+        .flat_map(|class| remove_foreign(&mut root, class, report))
+        .collect();
+    remove_references(&mut root, &removed);
+    remove_profiles(&mut root, report);
+    root
+}
+
+/// Removes the components of a class whose types tidegate has not.
+fn remove_foreign(root: &mut Node, class: Class, report: &mut Report) -> Vec<ComponentKey> {
+    let registry = Kinds;
+    let kinds = registry.kinds(class);
+    let mut removed = Vec::new();
+    let section = root.get_mut(class.section()).map(Node::value_mut);
+    let Some(NodeValue::Map(entries)) = section else {
+        return removed;
+    };
+    entries.retain(|entry| {
+        // A malformed id is reported with the options.
+        let id = entry.key.parse::<ComponentId>();
+        let Some(id) = id.ok().filter(|id| !kinds.contains(&id.kind.as_str())) else {
+            return true;
+        };
+        let instead = instead(class, &id.kind).unwrap_or(UNKNOWN);
+        report.add(&entry.value, format!("not in tidegate: {instead}"));
+        removed.push((class, entry.key.clone()));
+        false
+    });
+    removed
+}
+
+/// The gateway would ignore these pipelines.
+fn remove_profiles(root: &mut Node, report: &mut Report) {
+    let is_of_profiles = |entry: &Entry| entry.key.split('/').next() == Some("profiles");
+    let Some(entries) = pipelines(root) else { return };
+    for entry in entries.iter().filter(|entry| is_of_profiles(entry)) {
+        let message =
+            "not in tidegate: keep a Collector for profiles; tidegate carries metrics, traces and logs";
+        report.add(&entry.value, message);
+    }
+    entries.retain(|entry| !is_of_profiles(entry));
+}

@@ -1,0 +1,230 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//! `remote_write` of Prometheus: exporters, with the extensions that have their credentials.
+
+use super::map_of;
+use super::report::Report;
+use crate::config::{Entry, Node, Span};
+
+const EXPORTER: &str = "prometheusremotewrite";
+
+/// Options by their name in Prometheus and the name here.
+type OptionPairs = [(&'static str, &'static str)];
+
+/// Options of a destination.
+const OPTIONS: &OptionPairs = &[
+    ("url", "endpoint"),
+    ("headers", "headers"),
+    ("remote_timeout", "timeout"),
+    ("protobuf_message", "protobuf_message"),
+    ("proxy_url", "proxy_url"),
+    ("enable_http2", "force_attempt_http2"),
+];
+
+const TLS: &OptionPairs = &[
+    ("ca", "ca_pem"),
+    ("ca_file", "ca_file"),
+    ("cert", "cert_pem"),
+    ("cert_file", "cert_file"),
+    ("key", "key_pem"),
+    ("key_file", "key_file"),
+    ("server_name", "server_name_override"),
+    ("insecure_skip_verify", "insecure_skip_verify"),
+    ("min_version", "min_version"),
+    ("max_version", "max_version"),
+];
+
+const QUEUE: &OptionPairs = &[
+    ("min_backoff", "initial_interval"),
+    ("max_backoff", "max_interval"),
+];
+
+const BASIC: &OptionPairs = &[
+    ("username", "username"),
+    ("username_file", "username_file"),
+    ("password", "password"),
+    ("password_file", "password_file"),
+];
+
+const AUTHORIZATION: &OptionPairs = &[
+    ("type", "scheme"),
+    ("credentials", "token"),
+    ("credentials_file", "filename"),
+];
+
+const SIGV4: &OptionPairs = &[("region", "region"), ("profile", "profile")];
+
+/// The exporters and extensions of a configuration.
+pub(super) struct Outputs {
+    exporters: Node,
+    extensions: Node,
+    span: Span,
+}
+
+impl Outputs {
+    pub(super) fn new(span: Span) -> Self {
+        Self {
+            exporters: Node::empty_map(span),
+            extensions: Node::empty_map(span),
+            span,
+        }
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.exporters.as_map().is_none_or(<[_]>::is_empty)
+    }
+
+    /// Adds an item of `remote_write`.
+    pub(super) fn add(&mut self, write: &Node, report: &mut Report) {
+        let Some(entries) = write.as_map() else {
+            report.add(write, "not a map: write `{url: ...}`");
+            return;
+        };
+        let name = write.get("name").and_then(Node::as_text).unwrap_or_default();
+        let id = self.free_id(name);
+        let mut exporter = Node::empty_map(write.span());
+        for Entry { key, value } in entries {
+            let name = OPTIONS.iter().find(|(old, _)| old == key);
+            match (key.as_str(), name) {
+                (_, Some((_, name))) => exporter.set(name, value.clone()),
+                ("name", _) => {}
+                ("tls_config", _) => exporter.set("tls", tls(value, report)),
+                ("queue_config", _) => exporter.set("retry_on_failure", renamed(value, QUEUE, report)),
+                ("metadata_config", _) => {
+                    if let Some(send) = renamed(value, &[("send", "send")], report).take("send") {
+                        exporter.set("send_metadata", send);
+                    }
+                }
+                (key, _) => match extension(key, value, report) {
+                    Some((kind, options)) => {
+                        let authenticator = id.replacen(EXPORTER, kind, 1);
+                        let name = Node::of_text(&authenticator, value.span());
+                        exporter.set("auth", map_of(value.span(), [("authenticator", name)]));
+                        self.extensions.set(&authenticator, options);
+                    }
+                    None => report.add(value, format!("not in tidegate: {}", instead(key))),
+                },
+            }
+        }
+        self.exporters.set(&id, exporter);
+    }
+
+    /// Adds a URL of a command line.
+    pub(super) fn add_url(&mut self, url: &str) {
+        let id = self.free_id("");
+        let url = Node::of_text(&url.replace('$', "$$"), self.span);
+        self.exporters.set(&id, map_of(self.span, [("endpoint", url)]));
+    }
+
+    /// Adds a page that Prometheus scrapes.
+    pub(super) fn add_page(&mut self, address: &str) {
+        let endpoint = Node::of_text(address, self.span);
+        self.exporters
+            .set("prometheus", map_of(self.span, [("endpoint", endpoint)]));
+    }
+
+    /// Adds the sections to a configuration, with a pipeline from a receiver to all exporters.
+    pub(super) fn finish(self, document: &mut Node, receiver: Node) {
+        let Self {
+            exporters,
+            extensions,
+            span,
+        } = self;
+        let ids = |section: &Node| {
+            let entries = section.as_map().unwrap_or_default().iter();
+            let ids = entries.map(|entry| Node::of_text(&entry.key, span));
+            Node::of_items(ids.collect(), span)
+        };
+        let receivers = Node::of_items(vec![receiver], span);
+        let pipeline = map_of(span, [("receivers", receivers), ("exporters", ids(&exporters))]);
+        let mut service = Node::empty_map(span);
+        let has_extensions = extensions.as_map().is_some_and(|entries| !entries.is_empty());
+        if has_extensions {
+            service.set("extensions", ids(&extensions));
+        }
+        service.set("pipelines", map_of(span, [("metrics", pipeline)]));
+        document.set("exporters", exporters);
+        if has_extensions {
+            document.set("extensions", extensions);
+        }
+        document.set("service", service);
+    }
+
+    /// The id of an exporter that no other has.
+    fn free_id(&self, name: &str) -> String {
+        let count = self.exporters.as_map().map_or(0, <[_]>::len);
+        let first = match name {
+            "" => EXPORTER.to_owned(),
+            name => format!("{EXPORTER}/{name}"),
+        };
+        let further = (count + 1..=2 * count + 2).map(|number| format!("{EXPORTER}/{number}"));
+        let mut free = std::iter::once(first.clone())
+            .chain(further)
+            .filter(|id| self.exporters.get(id).is_none());
+        free.next().unwrap_or_else(|| first.clone())
+    }
+}
+
+/// The options of a map under their names here. Reports the others.
+fn renamed(from: &Node, names: &OptionPairs, report: &mut Report) -> Node {
+    let mut to = Node::empty_map(from.span());
+    for Entry { key, value } in from.as_map().unwrap_or_default() {
+        match names.iter().find(|(old, _)| old == key) {
+            Some((_, name)) => to.set(name, value.clone()),
+            None => report.add(value, format!("not in tidegate: {}", instead(key))),
+        }
+    }
+    to
+}
+
+fn tls(from: &Node, report: &mut Report) -> Node {
+    let mut tls = renamed(from, TLS, report);
+    for key in ["min_version", "max_version"] {
+        let Some(version) = tls.get_mut(key) else { continue };
+        let number = match version.as_str() {
+            Some("TLS12") => "1.2",
+            Some("TLS13") => "1.3",
+            _ => continue,
+        };
+        *version = Node::of_text(number, version.span());
+    }
+    tls
+}
+
+/// The type and the options of the extension that has some credentials.
+fn extension(key: &str, value: &Node, report: &mut Report) -> Option<(&'static str, Node)> {
+    let span = value.span();
+    Some(match key {
+        "basic_auth" => {
+            let client = renamed(value, BASIC, report);
+            ("basicauth", map_of(span, [("client_auth", client)]))
+        }
+        "authorization" => ("bearertokenauth", renamed(value, AUTHORIZATION, report)),
+        "bearer_token" => ("bearertokenauth", map_of(span, [("token", value.clone())])),
+        "bearer_token_file" => ("bearertokenauth", map_of(span, [("filename", value.clone())])),
+        "sigv4" => {
+            let mut options = renamed(value, SIGV4, report);
+            // Prometheus signs for Amazon Managed Service for Prometheus.
+            options.set("service", Node::of_text("aps", span));
+            ("sigv4auth", options)
+        }
+        _ => return None,
+    })
+}
+
+/// The replacement for an option of `remote_write`.
+fn instead(key: &str) -> &'static str {
+    match key {
+        "write_relabel_configs" => {
+            "use `metric_relabel_configs` of the job, or the processors `filter` and `attributes`"
+        }
+        "oauth2" | "azuread" | "google_iam" => {
+            "use the extension `bearertokenauth` with a file that another program renews"
+        }
+        "capacity" | "max_shards" | "min_shards" | "max_samples_per_send" | "batch_send_deadline" => {
+            "use `sending_queue` and `max_batch_size_bytes` of the exporter"
+        }
+        "access_key" | "secret_key" => "use `credentials_file` of the extension `sigv4auth`",
+        _ => "use the options that `tidegate components prometheusremotewrite` lists",
+    }
+}

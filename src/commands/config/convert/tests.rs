@@ -1,0 +1,366 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//! The output and the report of conversions.
+
+use super::*;
+use crate::commands::load::Kinds;
+use crate::config::check_unresolved;
+use crate::service::Plan;
+
+/// The output, if there is one, and the report.
+fn converted_with(text: &str, format: SourceFormat, urls: &[&str]) -> (Option<String>, String) {
+    let mut problems = Problems::default();
+    let loader = Loader::default().text("in.yaml", text);
+    let root = loader.unresolved(&mut problems).unwrap();
+    let mut report = Report::default();
+    let urls: Vec<_> = urls.iter().map(|url| (*url).to_owned()).collect();
+    let root = convert(root, format, &urls, &problems, &mut report);
+    (
+        root.map(|root| print_yaml(&root)),
+        report.text(problems.sources()),
+    )
+}
+
+/// The output, which the gateway accepts, and the report.
+fn converted(text: &str, format: SourceFormat, urls: &[&str]) -> (String, String) {
+    let (output, report) = converted_with(text, format, urls);
+    let output = output.unwrap_or_else(|| panic!("nothing was converted: {report}"));
+    let mut problems = Problems::default();
+    let root = Loader::default()
+        .text("out.yaml", output.as_str())
+        .unresolved(&mut problems)
+        .unwrap();
+    let mut loaded = check_unresolved(&root, &Kinds, problems);
+    let plan = Plan::resolve(&loaded.document.unwrap(), &mut loaded.problems);
+    assert!(
+        plan.is_some() && !loaded.problems.has_errors(),
+        "{output}{}",
+        loaded.problems
+    );
+    (output, report)
+}
+
+fn of_collector(text: &str) -> (String, String) {
+    converted(text, SourceFormat::Collector, &[])
+}
+
+fn has_all(text: &str, parts: &[&str]) {
+    for part in parts {
+        assert!(text.contains(part), "no {part:?} in\n{text}");
+    }
+}
+
+#[test]
+fn a_file_of_known_components_stays_as_it_is() {
+    let text = "receivers:
+  otlp:
+    protocols:
+      grpc:
+        endpoint: \"${env:LISTEN}:4317\"
+exporters:
+  otlphttp:
+    endpoint: \"${env:ENDPOINT}\"
+    headers:
+      x-key: \"${env:KEY}\"
+service:
+  pipelines:
+    traces:
+      receivers:
+        - otlp
+      exporters:
+        - otlphttp
+";
+    let (output, report) = of_collector(text);
+    assert_eq!((output.as_str(), report.as_str()), (text, ""));
+}
+
+#[test]
+fn foreign_components_and_pipelines_without_receivers_are_named() {
+    let (output, report) = of_collector(
+        "receivers:
+  otlp: {protocols: {grpc: }}
+  hostmetrics: {scrapers: {cpu: }}
+processors: {transform: {}}
+exporters: {debug: }
+extensions: {opamp: {}}
+service:
+  extensions: [opamp]
+  pipelines:
+    metrics: {receivers: [hostmetrics], exporters: [debug]}
+    logs: {receivers: [otlp, hostmetrics], processors: [transform], exporters: [debug]}
+    profiles: {receivers: [otlp], exporters: [debug]}
+",
+    );
+    has_all(
+        &report,
+        &[
+            "in.yaml:3: receivers::hostmetrics: not in tidegate: run an exporter",
+            "in.yaml:4: processors::transform: not in tidegate: OTTL",
+            "in.yaml:6: extensions::opamp: not in tidegate: leave it out",
+            "in.yaml:10: service::pipelines::metrics: left out: no receiver is left",
+            "in.yaml:12: service::pipelines::profiles: not in tidegate: ",
+        ],
+    );
+    assert_eq!(report.lines().count(), 5, "{report}");
+    for gone in ["hostmetrics", "transform", "opamp", "metrics:", "profiles"] {
+        assert!(!output.contains(gone), "{gone} in {output}");
+    }
+}
+
+#[test]
+fn unknown_options_go_alone_and_rules_as_a_whole() {
+    let (output, report) = of_collector(
+        "receivers: {otlp: {protocols: {grpc: }, no_such: 1}}
+processors:
+  attributes:
+    actions:
+      - {key: a, action: insert, value: b}
+      - {key: c, action: delete, no_such: 1}
+exporters: {debug: {verbose: detailed}}
+service: {pipelines: {logs: {receivers: [otlp], processors: [attributes], exporters: [debug]}}}
+",
+    );
+    has_all(
+        &report,
+        &[
+            "in.yaml:1: receivers::otlp::no_such: unknown key",
+            "in.yaml:6: processors::attributes::actions[1]::no_such: unknown key",
+            "so all of `processors::attributes::actions[1]` is left out",
+            "in.yaml:7: exporters::debug::verbose: unknown key \"verbose\"; did you mean `verbosity`?",
+        ],
+    );
+    has_all(&output, &["key: a", "debug: {}"]);
+    assert!(
+        !output.contains("no_such") && !output.contains("key: c"),
+        "{output}"
+    );
+}
+
+#[test]
+fn a_receiver_that_loses_its_authentication_is_left_out() {
+    let text = "receivers:
+  otlp: {protocols: {grpc: {auth: {authenticator: oidc}}}}
+  nop:
+exporters: {debug: , otlphttp: {endpoint: 'http://a', auth: {authenticator: oauth2client}}}
+extensions: {oidc: {}, oauth2client: {}}
+service:
+  extensions: [oidc, oauth2client]
+  pipelines: {logs: {receivers: [otlp, nop], exporters: [debug, otlphttp]}}
+";
+    let (output, report) = of_collector(text);
+    has_all(
+        &report,
+        &[
+            "so all of `receivers::otlp` is left out",
+            "exporters::otlphttp::auth: ",
+        ],
+    );
+    assert!(!output.contains("otlp:") && !output.contains("auth"), "{output}");
+    has_all(&output, &["- nop", "- otlphttp"]);
+}
+
+#[test]
+fn vendor_exporters_become_otlphttp_with_a_variable_as_endpoint() {
+    let (output, report) = of_collector(
+        "receivers: {nop: }
+exporters:
+  datadog/eu:
+    api: {key: \"${env:DD_API_KEY}\", site: datadoghq.eu}
+    hostname: h
+    sending_queue: {queue_size: 10}
+service: {pipelines: {metrics: {receivers: [nop], exporters: [datadog/eu]}}}
+",
+    );
+    has_all(
+        &output,
+        &[
+            "  otlphttp/datadog-eu:\n    endpoint: \"${env:DATADOG_EU_OTLP_ENDPOINT}\"\n    vendor: datadog\n    \
+             api_key: \"${env:DD_API_KEY}\"\n    sending_queue:\n      queue_size: 10\n",
+            "- otlphttp/datadog-eu",
+        ],
+    );
+    has_all(
+        &report,
+        &[
+            "in.yaml:3: exporters::datadog/eu: not in tidegate: it becomes `otlphttp`",
+            "in.yaml:4: exporters::datadog/eu::api::site: ",
+            "in.yaml:5: exporters::datadog/eu::hostname: ",
+        ],
+    );
+    assert_eq!(report.lines().count(), 3, "{report}");
+}
+
+#[test]
+fn connectors_without_a_second_end_go_with_their_pipelines() {
+    let (output, report) = of_collector(
+        "receivers: {nop: , zipkin: }
+exporters: {debug: }
+connectors: {forward: }
+service:
+  pipelines:
+    logs: {receivers: [nop], exporters: [debug, forward]}
+    logs/b: {receivers: [forward], exporters: [nosuch]}
+",
+    );
+    has_all(
+        &report,
+        &[
+            "in.yaml:7: service::pipelines::logs/b::exporters[0]: references exporter \"nosuch\"",
+            "in.yaml:7: service::pipelines::logs/b: left out: no exporter is left",
+            "in.yaml:3: connectors::forward: ",
+        ],
+    );
+    assert!(!output.contains("forward"), "{output}");
+}
+
+#[test]
+fn a_file_without_a_valid_pipeline_gives_nothing() {
+    for text in [
+        "{receivers: {zipkin: }, exporters: {debug: }, service: {pipelines: {traces: {receivers: [zipkin], exporters: [debug]}}}}",
+        "{receivers: {nop: }, exporters: {debug: }, service: {}}",
+        "{service: {pipelines: {traces: {receivers: [a], exporters: [b]}}}}",
+        "{service: 1}",
+    ] {
+        let (output, _) = converted_with(text, SourceFormat::Collector, &[]);
+        assert_eq!(output, None, "{text}");
+    }
+    let (output, _) = converted_with("global: {}\nremote_write: []\n", SourceFormat::Prometheus, &[]);
+    assert_eq!(output, None);
+}
+
+const PROMETHEUS: &str = "global:
+  scrape_interval: 30s
+  external_labels: {cluster: a}
+rule_files: [rules.yml]
+alerting:
+  alertmanagers: [{static_configs: [{targets: ['am:9093']}]}]
+scrape_configs:
+  - job_name: node
+    static_configs: [{targets: ['localhost:9100']}]
+    relabel_configs:
+      - {source_labels: [__address__], regex: '(.*):.*', target_label: host, replacement: '${1}'}
+remote_write:
+  - url: https://mimir.example.com/api/v1/push
+    name: mimir
+    basic_auth: {username: u, password_file: /etc/p}
+    tls_config: {ca_file: /etc/ca.pem, min_version: TLS12}
+    write_relabel_configs: [{regex: x, action: labeldrop}]
+  - url: https://other.example.com/write
+    queue_config: {max_shards: 5, min_backoff: 1s}
+";
+
+#[test]
+fn prometheus_becomes_a_receiver_and_an_exporter_for_each_remote_write() {
+    let (output, report) = converted(PROMETHEUS, SourceFormat::Prometheus, &[]);
+    has_all(
+        &output,
+        &[
+            "replacement: \"$${1}\"",
+            "external_labels:\n          cluster: a",
+            "  prometheusremotewrite/mimir:\n    endpoint: \"https://mimir.example.com/api/v1/push\"",
+            "authenticator: basicauth/mimir",
+            "  basicauth/mimir:\n    client_auth:\n      username: u\n      password_file: /etc/p",
+            "min_version: \"1.2\"",
+            "initial_interval: \"1s\"",
+        ],
+    );
+    has_all(
+        &report,
+        &[
+            "in.yaml:4: rule_files: `rule_files` is not supported; rules are for Prometheus",
+            "in.yaml:5: alerting: ",
+            "in.yaml:17: remote_write[0]::write_relabel_configs: not in tidegate: use `metric_relabel_configs`",
+            "in.yaml:19: remote_write[1]::queue_config::max_shards: not in tidegate: use `sending_queue`",
+        ],
+    );
+    assert_eq!(report.lines().count(), 4, "{report}");
+}
+
+#[test]
+fn without_remote_write_there_is_a_page() {
+    let text = "scrape_configs: [{job_name: a, static_configs: [{targets: ['b:1']}]}]";
+    let (output, report) = converted(text, SourceFormat::Prometheus, &[]);
+    has_all(
+        &output,
+        &["exporters:\n  prometheus:\n    endpoint: \"127.0.0.1:9464\"\n"],
+    );
+    assert!(
+        report.starts_with("note: ") && report.lines().count() == 1,
+        "{report}"
+    );
+}
+
+#[test]
+fn vmagent_has_urls_of_its_command_line_and_variables_of_its_own() {
+    let text = "scrape_configs:
+  - job_name: a
+    stream_parse: true
+    static_configs: [{targets: ['%{HOST}:1']}]
+    relabel_configs: [{action: drop, if: '{x=\"y\"}'}, {target_label: b, replacement: c}]
+";
+    let urls = ["http://vm-a:8428/api/v1/write", "http://vm-b:8428/api/v1/write"];
+    let (output, report) = converted(text, SourceFormat::Vmagent, &urls);
+    has_all(
+        &output,
+        &[
+            "\"${env:HOST}:1\"",
+            "  prometheusremotewrite:\n    endpoint: \"http://vm-a:8428/api/v1/write\"\n",
+            "  prometheusremotewrite/2:\n    endpoint: \"http://vm-b:8428/api/v1/write\"\n",
+            "target_label: b",
+        ],
+    );
+    assert!(
+        !output.contains("drop") && !output.contains("stream_parse"),
+        "{output}"
+    );
+    has_all(
+        &report,
+        &[
+            "in.yaml:3: scrape_configs[0]::stream_parse: unknown key",
+            "in.yaml:5: scrape_configs[0]::relabel_configs[0]::if: unknown key",
+        ],
+    );
+}
+
+#[test]
+fn the_sections_of_a_file_show_its_program() {
+    let guess = |text: &str, urls: &[&str]| {
+        let root = crate::config::parse_text("in.yaml", text, &mut Problems::default()).unwrap();
+        let args = ConvertArgs {
+            file: PathBuf::new(),
+            from: None,
+            output: None,
+            remote_write_urls: urls.iter().map(|url| (*url).to_owned()).collect(),
+            strict: false,
+        };
+        format(&args, &root).ok()
+    };
+    assert_eq!(guess("service: {}", &[]), Some(SourceFormat::Collector));
+    assert_eq!(guess("service: {}", &["http://a"]), None);
+    assert_eq!(guess("global: {}", &[]), Some(SourceFormat::Prometheus));
+    assert_eq!(
+        guess("scrape_configs: []", &["http://a"]),
+        Some(SourceFormat::Vmagent)
+    );
+    assert_eq!(guess("groups: []", &[]), None);
+    assert_eq!(guess("{receivers: , scrape_configs: }", &[]), None);
+}
+
+#[test]
+fn values_with_references_are_never_left_out() {
+    let text = "receivers: {nop: }
+exporters:
+  otlphttp:
+    endpoint: \"${env:A}\"
+    compression: \"${env:B}\"
+    timeout: \"${env:C}s\"
+    retry_on_failure: {retry_on_status: [\"${env:D}\"]}
+service: {pipelines: {logs: {receivers: [nop], exporters: [otlphttp]}}}
+";
+    let (output, report) = converted_with(text, SourceFormat::Collector, &[]);
+    assert_eq!(report, "");
+    has_all(
+        &output.unwrap(),
+        &["\"${env:A}\"", "\"${env:B}\"", "\"${env:C}s\"", "- \"${env:D}\""],
+    );
+}

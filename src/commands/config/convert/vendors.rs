@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//! Exporters of vendors whose services take OTLP: `otlphttp` with the preset of the vendor.
+//!
+//! Their own options do not contain the OTLP endpoint of the account, so a variable stands for it.
+
+use std::collections::HashSet;
+use std::mem::replace as exchange;
+
+use super::references::rename_exporters;
+use super::report::Report;
+use crate::config::{Entry, Node, NodeValue};
+use crate::exporters::vendor::VendorName;
+
+/// An exporter of the Collector.
+struct VendorExporter {
+    kind: &'static str,
+    vendor: VendorName,
+    /// The path of the option with the API key.
+    key: &'static [&'static str],
+}
+
+const EXPORTERS: &[VendorExporter] = &[
+    VendorExporter {
+        kind: "datadog",
+        vendor: VendorName::Datadog,
+        key: &["api", "key"],
+    },
+    VendorExporter {
+        kind: "dynatrace",
+        vendor: VendorName::Dynatrace,
+        key: &["api_token"],
+    },
+    VendorExporter {
+        kind: "sapm",
+        vendor: VendorName::Splunk,
+        key: &["access_token"],
+    },
+    VendorExporter {
+        kind: "signalfx",
+        vendor: VendorName::Splunk,
+        key: &["access_token"],
+    },
+];
+
+/// Options that `otlphttp` has too.
+const CARRIED: &[&str] = &["proxy_url", "retry_on_failure", "sending_queue", "timeout", "tls"];
+
+const NO_OPTION: &str =
+    "not in tidegate: use the options of `otlphttp`; a site, a realm or a URL is a part of the endpoint";
+
+/// Replaces the exporters of vendors, here and in pipelines.
+pub(super) fn replace(root: &mut Node, report: &mut Report) {
+    let section = root.get_mut("exporters").map(Node::value_mut);
+    let Some(NodeValue::Map(entries)) = section else {
+        return;
+    };
+    let mut ids: HashSet<String> = entries.iter().map(|entry| entry.key.clone()).collect();
+    let mut renamed = Vec::new();
+    for entry in entries {
+        let kind = entry.key.split('/').next().unwrap_or_default().trim();
+        let Some(exporter) = EXPORTERS.iter().find(|exporter| exporter.kind == kind) else {
+            continue;
+        };
+        let id = free_id(&entry.key, &ids);
+        ids.insert(id.clone());
+        entry.value = exporter.converted(entry, report);
+        renamed.push((exchange(&mut entry.key, id.clone()), id));
+    }
+    rename_exporters(root, &renamed);
+}
+
+/// `otlphttp/datadog-eu` for `datadog/eu`, or the next free name.
+fn free_id(old: &str, ids: &HashSet<String>) -> String {
+    let first = format!("otlphttp/{}", old.replace('/', "-"));
+    let further = (2..=ids.len() + 2).map(|number| format!("{first}-{number}"));
+    let mut free = std::iter::once(first.clone())
+        .chain(further)
+        .filter(|id| !ids.contains(id));
+    free.next().unwrap_or_else(|| first.clone())
+}
+
+/// `DATADOG_EU_OTLP_ENDPOINT` for `datadog/eu`.
+fn variable(id: &str) -> String {
+    let letter = |c: char| {
+        if c.is_ascii_alphanumeric() {
+            c.to_ascii_uppercase()
+        } else {
+            '_'
+        }
+    };
+    let begin: String = id.chars().map(letter).collect();
+    format!("{begin}_OTLP_ENDPOINT")
+}
+
+impl VendorExporter {
+    /// The options of `otlphttp` in place of those of an entry.
+    fn converted(&self, entry: &Entry, report: &mut Report) -> Node {
+        let Entry {
+            key: id,
+            value: options,
+        } = entry;
+        let span = options.key_span().unwrap_or(options.span());
+        let variable = variable(id);
+        let vendor = self.vendor.as_str();
+        let mut node = Node::empty_map(span);
+        node.set("endpoint", Node::of_text(&format!("${{env:{variable}}}"), span));
+        node.set("vendor", Node::of_text(vendor, span));
+        let key = self.key.iter().try_fold(options, |node, key| node.get(key));
+        if let Some(key) = key {
+            node.set("api_key", key.clone());
+        }
+        for Entry { key, value } in options.as_map().unwrap_or_default() {
+            match key.as_str() {
+                carried if CARRIED.contains(&carried) => node.set(carried, value.clone()),
+                first if self.key.first() == Some(&first) => self.report_beside_key(value, report),
+                _ => report.add(value, NO_OPTION),
+            }
+        }
+        let message = format!(
+            "not in tidegate: it becomes `otlphttp` with `vendor: {vendor}`; set the variable {variable} to the OTLP \
+             endpoint of the account"
+        );
+        report.add(options, message);
+        node
+    }
+
+    /// Reports the options of the map that has the key.
+    fn report_beside_key(&self, map: &Node, report: &mut Report) {
+        let entries = map.as_map().unwrap_or_default().iter();
+        for Entry { value, .. } in entries.filter(|entry| self.key.last() != Some(&entry.key.as_str())) {
+            report.add(value, NO_OPTION);
+        }
+    }
+}
