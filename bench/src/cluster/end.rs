@@ -12,6 +12,9 @@ use super::replica::Replica;
 use super::{Cluster, REPLICAS};
 use crate::BenchError;
 
+/// In what pages are wrong; an error if a replica does not answer.
+type Totals = Result<Vec<String>, String>;
+
 /// The longest time until a replica is ready, all pages are stored, or all totals are shown. It is two times `refresh`, and
 /// more than a Kafka broker needs to start and to end open transactions (10 s and 20 s).
 const PATIENCE: Duration = Duration::from_mins(1);
@@ -87,7 +90,7 @@ impl Cluster {
     /// Waits until both pages equal the model, and says in what they differ if they do not or do not stay so.
     fn check_totals(&self, when: &str) {
         let begun = Instant::now();
-        let until = |holds: &dyn Fn(&Result<Vec<String>, String>) -> bool| {
+        let until = |holds: &dyn Fn(&Totals) -> bool| {
             let mut found = self.wrong_totals();
             while !holds(&found) && begun.elapsed() < PATIENCE {
                 std::thread::sleep(Duration::from_millis(200));
@@ -106,7 +109,7 @@ impl Cluster {
     }
 
     /// In what the pages differ from the model and from each other; an error if a replica does not answer.
-    fn wrong_totals(&self) -> Result<Vec<String>, String> {
+    fn wrong_totals(&self) -> Totals {
         let model = self.fleet.model.lock();
         let mut expected = model.totals();
         expected.extend(model.gauges());

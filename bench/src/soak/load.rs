@@ -171,7 +171,9 @@ impl Pushes {
                 thread::sleep(AGAIN);
                 began = Instant::now();
             }
-            self.pushed.answers_ms.push(began.elapsed().as_secs_f64() * 1000.0);
+            self.pushed
+                .answers_ms
+                .push(began.elapsed().as_secs_f64() * 1000.0);
             self.pushed.requests += 1;
             self.pushed.points += POINTS as u64;
         }

@@ -77,7 +77,11 @@ pub(super) fn run(
         // The time of a success changes; a refusal sets the flag, which a success clears.
         loop {
             let now = state(&mut metrics)?;
-            if if is_wrong { now.0 == 0.0 } else { now.0 == 1.0 && now.1 != before.1 } {
+            if if is_wrong {
+                now.0 == 0.0
+            } else {
+                now.0 == 1.0 && now.1 != before.1
+            } {
                 break;
             }
             if began.elapsed() > LONGEST {

@@ -62,7 +62,7 @@ fn a_level_is_two_spaces() {
 fn values_of_several_lines_move_with_their_key() {
     becomes(
         "a:\n    b: |\n        x\n          # no comment\n\n        y  \n    c: {d: 1,\n        e: 2}   \n    f: \"g\n      h\"\n",
-        "a:\n  b: |\n      x\n        # no comment\n\n      y  \n  c: {d: 1,\n      e: 2}\n  f: \"g\n    h\"\n",
+        "a:\n  b: |\n    x\n      # no comment\n\n    y  \n  c: {d: 1,\n      e: 2}\n  f: \"g\n    h\"\n",
     );
     becomes("a:\n    - |+\n      x\n\n", "a:\n  - |+\n    x\n\n");
 }

@@ -111,12 +111,14 @@ impl Drop for Gauges {
         self.levels.remove(&self.level);
         let mut known = self.owners.0.lock();
         let mut living = self.living.lock();
-        living.remove(&self.number);
-        // Another one sets the gauges again with its next change.
-        if living.is_empty() {
+        if living.last() == Some(&self.number) {
+            // An older one that still lives sets them again with its next change.
             for gauge in [&self.size, &self.capacity, &self.in_flight] {
                 gauge.set(NO_VALUE);
             }
+        }
+        living.remove(&self.number);
+        if living.is_empty() {
             known.remove(&self.key);
         }
     }
