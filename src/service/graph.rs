@@ -4,7 +4,7 @@
 //!
 //! One instance of a receiver, exporter or connector serves every pipeline that names it. Every pipeline has its
 //! own processor instances. A reload builds the next graph around the instances that it keeps: their downstreams lead to new
-//! edges from the commit on ([`Graph::connect`]).
+//! edges from the commit on.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
