@@ -54,20 +54,19 @@ impl Reloader {
         record(applied.is_ok(), at);
         let result = match applied {
             Ok(changes) => {
-                let (added, rebuilt, removed) =
-                    (changes.added.len(), changes.rebuilt.len(), changes.removed.len());
-                tracing::info!(cause, added, rebuilt, removed, "the new configuration runs");
+                let changed = lines(&changes);
+                tracing::info!(cause, changed = changed.join(", "), "the new configuration runs");
                 ReloadResult {
                     at,
                     cause,
-                    changed: lines(&changes),
+                    changed,
                     error: None,
                 }
             }
             Err(error) => {
+                let problems = error.trim_end();
                 tracing::error!(
-                    cause,
-                    "the new configuration does not run, the old one runs on:\n{error}"
+                    "{cause}: the new configuration does not run, the old one runs on:\n{problems}"
                 );
                 ReloadResult {
                     at,

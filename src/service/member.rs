@@ -34,7 +34,8 @@ impl Parts {
     }
 }
 
-fn names_any(node: &Node, extensions: &BTreeSet<String>) -> bool {
+/// Whether a text of the options is one of these ids.
+pub(super) fn names_any(node: &Node, extensions: &BTreeSet<String>) -> bool {
     match node.value() {
         NodeValue::Scalar(scalar) => extensions.contains(&scalar.text),
         NodeValue::List(items) => items.iter().any(|item| names_any(item, extensions)),

@@ -14,11 +14,12 @@
 //!
 //! A failure from step 3 on is followed by the same steps back to the old plan: stopped members are built again.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::graph::{BuildError, Graph, GraphMember};
-use super::member::Instance;
+use super::member::{Instance, names_any};
 use super::plan::Plan;
 use super::running::{Running, start_within, stop_all, stop_each};
 use crate::component::graph_metrics::GraphMetrics;
@@ -234,6 +235,18 @@ fn changed_partials<'a>(from: &'a Plan, to: &Plan, section: Class) -> Option<&'a
     changed.map(|(id, _)| id)
 }
 
+/// An extension that can't change and names the extension `id`.
+fn fixed_user<'a>(from: &'a Plan, id: &ComponentId) -> Option<&'a ComponentId> {
+    let named = BTreeSet::from([id.to_string()]);
+    let mut users = from.extension_order.iter().filter(|user| *user != id);
+    users.find(|user| {
+        let planned = from.extensions.get(user);
+        planned.is_some_and(|planned| {
+            NEED_RESTART.contains(&planned.factory.kind) && names_any(&planned.options, &named)
+        })
+    })
+}
+
 /// Looks for changes that components can't follow while they run.
 ///
 /// # Errors
@@ -259,6 +272,11 @@ fn check(from: &Plan, to: &Plan) -> Result<(), ReloadError> {
                 .is_some_and(|new| new.options == old.options);
         if !is_same && NEED_RESTART.contains(&old.factory.kind) {
             return Err(ReloadError::NeedsRestart(format!("extensions::{id}")));
+        }
+        if !is_same && let Some(fixed) = fixed_user(from, id) {
+            return Err(ReloadError::NeedsRestart(format!(
+                "extensions::{id}, which extensions::{fixed} uses,"
+            )));
         }
     }
     Ok(())

@@ -247,3 +247,24 @@ fn validate_annotates_files_in_workflows_of_github() {
     let (code, lines, said) = validate(&directory, VALID, &["--output", "github"]);
     assert_eq!((code, lines.as_str(), said.as_str()), (Some(0), "", ""));
 }
+
+#[test]
+fn a_secret_below_a_misspelt_key_is_not_printed() {
+    let directory = TempDir::new().expect("a temporary directory");
+    let text = VALID
+        .replace(
+            "extensions: {",
+            "extensions: {bearertokenauth: {token: a, tokn: SEKRET}, ",
+        )
+        .replace(
+            "exporters: {",
+            "exporters: {otlphttp: {endpoint: \"http://a\", api_ky: {b: SEKRET}}, ",
+        );
+    let (code, summary, said) = validate(&directory, &text, &[]);
+    assert_eq!(code, Some(1), "{summary}");
+    assert!(
+        said.contains("unknown key \"tokn\"") && said.contains("[REDACTED]"),
+        "{said}"
+    );
+    assert!(!said.contains("SEKRET"), "{said}");
+}

@@ -401,6 +401,11 @@ fn a_configuration_that_can_not_start_changes_nothing() {
         why.contains("service::telemetry can't change while the gateway runs"),
         "{why}"
     );
+    let log = live.gateway.stderr().text();
+    assert!(
+        log.contains("SIGHUP: the new configuration does not run, the old one runs on:"),
+        "{log}"
+    );
     let admin = of(BASE).replace(&format!("{{endpoint: \"127.0.0.1:{}\"}}", ports.admin), "{}");
     let why = live.refuses(&admin);
     assert!(why.contains("extensions::admin"), "{why}");
@@ -561,6 +566,16 @@ fn a_post_reloads_for_clients_that_authenticate() {
     };
     assert_eq!(post(&[]).status, 401);
     let token = [("authorization", "Bearer secret")];
+    // A change of what the admin extension uses would end its history.
+    fs::write(
+        gateway.path("config.yaml"),
+        guarded.replace("token: secret", "token: other"),
+    )
+    .expect("a file of the test");
+    let answer = post(&token);
+    assert_eq!(answer.status, 500);
+    let why = "extensions::bearertokenauth, which extensions::admin uses, can't change";
+    assert!(answer.text().contains(why), "{}", answer.text());
     let get = http::request("GET", ports.admin, "/-/reload", &token, b"").expect("an answer");
     assert_eq!(get.status, 405);
     let changed = guarded.replace("processors: []", "processors: [attributes]");

@@ -7,7 +7,7 @@ use std::fmt;
 use std::ops::Range;
 
 use super::expressions::Expressions;
-use super::node::{Node, Path};
+use super::node::{Node, NodeValue, Path};
 use super::secret;
 use super::source::{REDACTED, Sources, Span};
 
@@ -149,7 +149,24 @@ impl Problems {
 
     /// No option reads this node and the values below it. So only their keys tell whether they are secrets.
     pub(super) fn unread(&mut self, node: &Node) {
+        self.mask_suspicious(node);
         self.unread_paths.insert(node.path().clone());
+    }
+
+    /// Masks the values of a node in excerpts, where their keys may name secrets.
+    fn mask_suspicious(&mut self, node: &Node) {
+        match node.value() {
+            NodeValue::Map(entries) => entries
+                .iter()
+                .for_each(|entry| self.mask_suspicious(&entry.value)),
+            NodeValue::List(items) => items.iter().for_each(|item| self.mask_suspicious(item)),
+            NodeValue::Scalar(_) => {
+                let is_suspicious = node.path().keys_upwards().any(secret::is_suspicious_key);
+                if is_suspicious && !node.is_null() && !node.is_substituted() {
+                    self.sources.mask(node.span());
+                }
+            }
+        }
     }
 
     /// Whether the value at a path must be masked in prints.

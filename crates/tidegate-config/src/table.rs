@@ -6,6 +6,7 @@
 use super::decode::{Decode, TypeHelp, wrong_type};
 use super::node::{Node, quoted};
 use super::problems::Problems;
+use super::secret::is_suspicious_key;
 use super::suggest::nearest;
 
 /// One row of a component's option table.
@@ -204,6 +205,9 @@ impl<'a> Fields<'a> {
         let clean = unknown.peek().is_none() && !self.refused;
         for entry in unknown {
             self.cx.unread(&entry.value);
+            if self.resembles_secret(&entry.key) {
+                self.cx.hide(&entry.value);
+            }
             let help = (!self.cx.is_full()).then(|| self.help_for(&entry.key));
             self.cx
                 .at_key(&entry.value)
@@ -211,6 +215,12 @@ impl<'a> Fields<'a> {
                 .error(format!("unknown key {}", quoted(&entry.key)));
         }
         clean.then_some(())
+    }
+
+    /// Whether the key looks like a misspelt option that holds a secret.
+    fn resembles_secret(&self, key: &str) -> bool {
+        let current = self.known.iter().flat_map(|names| names.current());
+        nearest(key, current).is_some_and(is_suspicious_key)
     }
 
     fn help_for(&self, key: &str) -> String {
