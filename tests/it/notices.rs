@@ -156,5 +156,8 @@ fn what_matches_nothing_is_named_once_and_until_it_does() {
         assert!(lines.len() == 1 && lines[0].contains("WARN"), "{text}: {lines:?}");
     }
     let about = log.lines().filter(|line| line.contains("/later")).count();
-    assert_eq!(about, 2, "that it is not there, and that it is: {log}");
+    assert_eq!(
+        about, 3,
+        "that it is watched, that it is not there, and that it is: {log}"
+    );
 }
