@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-//! A configuration resolved to factories and settings, from which `graph` builds the components.
+//! A configuration resolved to factories and settings, from which `builder` builds the components.
 
 use std::collections::{BTreeMap, HashMap};
 use std::time::{Duration, SystemTime};
