@@ -12,7 +12,7 @@ use crate::service::graph::{BuildError, Graph, GraphMember};
 pub struct Changes {
     /// The paths of members that were added.
     pub added: Vec<Arc<str>>,
-    /// The paths of members that were built anew.
+    /// The paths of members that were built again.
     pub rebuilt: Vec<Arc<str>>,
     /// The paths of members that were removed.
     pub removed: Vec<Arc<str>>,
