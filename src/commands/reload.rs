@@ -90,8 +90,9 @@ impl Reloader {
         loaded.build_warned(std::mem::take(&mut changes.warnings));
         loaded.log_warnings();
         let config = std::mem::take(&mut loaded.shown);
-        let overview = loaded.plan.overview(config, running.metrics().clone());
-        self.shared.overview.set(overview);
+        let overview = &self.shared.overview;
+        let built = overview.get().map_or_else(SystemTime::now, |last| last.built);
+        overview.set(loaded.plan.overview(config, running.metrics().clone(), built));
         self.plan = loaded.plan;
         Ok(changes)
     }

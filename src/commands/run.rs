@@ -3,7 +3,7 @@
 //! `run`: the gateway itself, until a signal ends it.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
@@ -124,7 +124,8 @@ pub async fn serve(
     log_pipelines(&loaded.plan);
     let metrics = graph.metrics.clone();
     let config = std::mem::take(&mut loaded.shown);
-    shared.overview.set(loaded.plan.overview(config, metrics.clone()));
+    let overview = loaded.plan.overview(config, metrics.clone(), SystemTime::now());
+    shared.overview.set(overview);
     let telemetry = telemetry.start(&loaded.plan.telemetry, metrics, &shared).await?;
     loaded.log_warnings();
     let mut running = Running::start(graph, shared.clone(), drain).await?;

@@ -115,6 +115,12 @@ impl Live {
         serde_json::from_value(list).expect("a list")
     }
 
+    /// The time of the start, in seconds since 1970, as `top` reads it.
+    fn started(&self) -> f64 {
+        let answer = http::get(self.admin, "/api/v1/status/graph").expect("an answer");
+        answer.json()["data"]["started"].as_f64().expect("a number")
+    }
+
     fn write(&self, config: &str) {
         fs::write(self.gateway.path("config.yaml"), config).expect("a file of the test");
     }
@@ -269,6 +275,17 @@ fn arrived(sink: &OtlpSink) -> BTreeMap<u64, usize> {
 /// Whether all numbers below `sent` arrived, each once.
 fn all_arrived(sink: &OtlpSink, sent: u64) -> bool {
     arrived(sink).len() as u64 == sent
+}
+
+#[test]
+fn the_time_since_the_start_survives_reloads() {
+    let (ports, sink) = (ports(), OtlpSink::start());
+    let live = Live::start(ports.admin, &config(ports, &sink.endpoint(), BASE));
+    let started = live.started();
+    for variant in &VARIANTS[..2] {
+        live.applies(&config(ports, &sink.endpoint(), *variant));
+        assert_eq!(live.started().to_bits(), started.to_bits());
+    }
 }
 
 #[test]
