@@ -121,6 +121,20 @@ fn record(succeeded: bool, at: SystemTime) {
     }
 }
 
+/// Logs which files `watch` reads. It may itself run before the log does.
+pub(super) fn log_watch(files: &[PathBuf]) {
+    if files.is_empty() {
+        tracing::warn!("`--watch-config` has nothing to watch: no `--config` is a file");
+        return;
+    }
+    let files: Vec<_> = files.iter().map(|file| file.display().to_string()).collect();
+    tracing::info!(
+        files = files.join(", "),
+        interval = ?LOOK,
+        "watching the files of the configuration"
+    );
+}
+
 /// Asks for a reload whenever the contents of a file change. It compares contents: a mounted ConfigMap changes by links.
 pub(super) async fn watch(files: Vec<PathBuf>, shared: Arc<Shared>) {
     let mut known = read(&files).await;

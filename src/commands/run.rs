@@ -69,8 +69,15 @@ pub fn run(args: &RunArgs) -> Result<(), Failure> {
     let shared = Arc::new(Shared::default());
     let files = args.watch_config.then(|| args.config.files());
     let served = runtime.block_on(async {
-        let watching = files.map(|files| tokio::spawn(reload::watch(files, shared.clone())));
-        let served = serve(loaded, Some(args.config.clone()), shared, Signals::stop).await;
+        let watch = |files| tokio::spawn(reload::watch(files, shared.clone()));
+        let watching = files.clone().map(watch);
+        let until = async |signals: &mut Signals| {
+            if let Some(files) = &files {
+                reload::log_watch(files);
+            }
+            signals.stop().await;
+        };
+        let served = serve(loaded, Some(args.config.clone()), shared, until).await;
         if let Some(watching) = watching {
             watching.abort();
         }

@@ -3,6 +3,7 @@
 //! `tidegate config convert` and `config fmt`: `validate` accepts each converted file, and all losses are named.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
@@ -188,6 +189,8 @@ fn vmagent_s_file_and_urls_become_a_file_that_is_written() {
         "{}",
         converted.errors
     );
+    let mode = fs::metadata(output).expect("the output").permissions().mode();
+    assert_eq!(mode & 0o777, 0o600, "it may have secrets");
     let text = fs::read_to_string(output).expect("the output");
     is_valid(&text, &file);
     has_all(&text, &["\"${env:GPU_HOST}:9400\"", url]);

@@ -620,9 +620,11 @@ fn a_post_reloads_for_clients_that_authenticate() {
 fn watched_files_are_applied_when_they_change() {
     let (ports, sink) = (ports(), OtlpSink::start());
     let of = |variant| config(ports, &sink.endpoint(), variant);
-    let gateway = Gateway::start_with(&of(BASE), |command| {
+    let mut gateway = Gateway::start_with(&of(BASE), |command| {
         command.arg("--watch-config");
     });
+    let line = gateway.wait_for_log("watching the files of the configuration");
+    assert!(line.contains("config.yaml") && line.contains("1s"), "{line}");
     let live = Live {
         gateway,
         admin: ports.admin,
