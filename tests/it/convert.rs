@@ -5,34 +5,13 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
 
 use tempfile::TempDir;
 
 use super::collector::valid_files;
 use super::examples::examples;
+use super::kit::command::{Finished, finished, validate};
 use super::kit::gateway::tidegate;
-
-/// A command's exit code, standard output and standard error.
-struct Finished {
-    code: Option<i32>,
-    output: String,
-    errors: String,
-}
-
-fn finished(command: &mut Command) -> Finished {
-    let Output {
-        status,
-        stdout,
-        stderr,
-    } = command.output().expect("it starts");
-    let text = |bytes: Vec<u8>| String::from_utf8(bytes).expect("UTF-8");
-    Finished {
-        code: status.code(),
-        output: text(stdout),
-        errors: text(stderr),
-    }
-}
 
 fn data(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR"))
@@ -50,16 +29,15 @@ fn is_valid(text: &str, original: &Path) {
     let directory = TempDir::new().expect("a temporary directory");
     let file = directory.path().join("converted.yaml");
     fs::write(&file, text).expect("a file");
-    let mut command = tidegate();
+    let mut command = validate(original.parent().expect("a directory"), &file);
     command
-        .current_dir(original.parent().expect("a directory"))
         .env_remove("TIDEGATE_TEST_UNSET")
         .env("DATADOG_OTLP_ENDPOINT", "https://otlp.example.com")
         .env("DD_API_KEY", "key")
         .env("GPU_HOST", "localhost")
         .env("GRAFANA_TOKEN", "token")
         .env("MIMIR_URL", "https://mimir.example.com/api/v1/push");
-    let validated = finished(command.args(["validate", "--config"]).arg(&file));
+    let validated = finished(&mut command);
     let name = original.display();
     assert_eq!(validated.code, Some(0), "{name}\n{text}\n{}", validated.errors);
 }
