@@ -16,6 +16,9 @@ use crate::telemetry::Telemetry;
 /// The interval at which `--watch-config` reads the files.
 const LOOK: Duration = Duration::from_secs(1);
 
+/// A reload that waits longer for the end of another one is logged.
+const LONG_WAIT: Duration = Duration::from_secs(5);
+
 /// What a reload needs: the source of the configuration, and what runs.
 pub(super) struct Reloader {
     /// `None`: the configuration has no source that can be read again.
@@ -78,7 +81,27 @@ impl Reloader {
         };
         self.shared.reloads.note(result.clone());
         answers.give(&result);
-        running.finish(self.drain()).await;
+        self.finish(running).await;
+    }
+
+    /// Lets replaced components end. Logs it once if another reload waits long for that.
+    async fn finish(&self, running: &mut Running) {
+        let limit = self.drain();
+        let mut finished = std::pin::pin!(running.finish(limit));
+        let waits = async {
+            let cause = self.shared.reloads.asked().await;
+            tokio::time::sleep(LONG_WAIT).await;
+            cause
+        };
+        tokio::select! {
+            () = &mut finished => return,
+            cause = waits => tracing::info!(
+                cause,
+                ?limit,
+                "a reload waits: components that the last one replaced or removed still send what they hold"
+            ),
+        }
+        finished.await;
     }
 
     async fn apply(&mut self, mut loaded: Loaded, running: &mut Running) -> Result<Changes, String> {

@@ -617,6 +617,21 @@ fn a_post_reloads_for_clients_that_authenticate() {
 }
 
 #[test]
+fn a_reload_that_waits_for_the_drain_of_another_one_is_logged() {
+    let ports = ports();
+    let nobody = format!("http://127.0.0.1:{}", free_port());
+    let first = config(ports, &nobody, BASE);
+    let mut live = Live::start(ports.admin, &first);
+    Sender::connect(ports.input).send().expect("the queue has room");
+    // The exporter goes without a successor: it tries to send what it has.
+    live.applies(&first.replace("exporters: [otlphttp]", "exporters: [debug]"));
+    live.gateway.signal(Signal::HUP);
+    let line = live.gateway.wait_for_log("a reload waits");
+    assert!(line.contains("SIGHUP"), "{line}");
+    live.gateway.stop();
+}
+
+#[test]
 fn watched_files_are_applied_when_they_change() {
     let (ports, sink) = (ports(), OtlpSink::start());
     let of = |variant| config(ports, &sink.endpoint(), variant);
