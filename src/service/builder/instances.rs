@@ -186,3 +186,48 @@ impl<'a> Builder<'a> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use crate::commands::load;
+    use crate::component::{ConnectorFactory, Factory, Shared};
+    use crate::config::{Class, Loader};
+    use crate::connectors::forward;
+    use crate::service::Graph;
+
+    static BROKEN: ConnectorFactory = Factory {
+        kind: forward::FACTORY.kind,
+        aliases: &[],
+        signals: forward::FACTORY.signals,
+        help: forward::FACTORY.help,
+        config: forward::FACTORY.config,
+        build: |_, cx| Err(cx.base.error("it is broken")),
+    };
+
+    #[test]
+    fn a_connector_that_can_not_be_built_is_one_error() {
+        let yaml = "yaml:
+receivers: {nop: {}}
+exporters: {nop: {}}
+connectors: {forward: {}}
+service:
+  pipelines:
+    logs/a: {receivers: [nop], exporters: [forward]}
+    logs/b: {receivers: [nop], exporters: [forward, nop]}
+    logs/end: {receivers: [forward], exporters: [nop]}";
+        let mut loaded =
+            load::load_from(Loader::default().config(yaml)).unwrap_or_else(|_| panic!("{yaml} should load"));
+        for planned in loaded.plan.connectors.values_mut() {
+            planned.factory = &BROKEN;
+        }
+        let built = Graph::build(&loaded.plan, &Arc::new(Shared::default()));
+        let errors = built.err().unwrap_or_default();
+        let found: Vec<_> = errors
+            .iter()
+            .map(|error| (error.class, error.id.to_string()))
+            .collect();
+        assert_eq!(found, [(Class::Connector, "forward".to_owned())]);
+    }
+}
