@@ -128,7 +128,8 @@ async fn the_line_of_a_stop_says_how_much_a_successor_took() {
     let [(level, fields)] = &lines[..] else {
         panic!("{lines:?}")
     };
-    assert_eq!((&**level, &fields["handed_over"]), ("INFO", &3.into()));
+    assert_eq!(level, "INFO");
+    assert_eq!(fields["handed_over"], 3, "{fields}");
 }
 
 /// Notes how many items each attempt has; the first is never answered.
