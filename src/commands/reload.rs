@@ -16,6 +16,9 @@ use crate::telemetry::Telemetry;
 /// The interval at which `--watch-config` reads the files.
 const LOOK: Duration = Duration::from_secs(1);
 
+/// A reload that waits longer for the end of another one is logged.
+const LONG_WAIT: Duration = Duration::from_secs(5);
+
 /// What a reload needs: the source of the configuration, and what runs.
 pub(super) struct Reloader {
     /// `None`: the configuration has no source that can be read again.
@@ -78,7 +81,27 @@ impl Reloader {
         };
         self.shared.reloads.note(result.clone());
         answers.give(&result);
-        running.finish(self.drain()).await;
+        self.finish(running).await;
+    }
+
+    /// Lets replaced components end. Logs it once if another reload waits long for that.
+    async fn finish(&self, running: &mut Running) {
+        let limit = self.drain();
+        let mut finished = std::pin::pin!(running.finish(limit));
+        let waits = async {
+            let cause = self.shared.reloads.asked().await;
+            tokio::time::sleep(LONG_WAIT).await;
+            cause
+        };
+        tokio::select! {
+            () = &mut finished => return,
+            cause = waits => tracing::info!(
+                cause,
+                ?limit,
+                "a reload waits: components that the last one replaced or removed still send what they hold"
+            ),
+        }
+        finished.await;
     }
 
     async fn apply(&mut self, mut loaded: Loaded, running: &mut Running) -> Result<Changes, String> {
@@ -90,8 +113,9 @@ impl Reloader {
         loaded.build_warned(std::mem::take(&mut changes.warnings));
         loaded.log_warnings();
         let config = std::mem::take(&mut loaded.shown);
-        let overview = loaded.plan.overview(config, running.metrics().clone());
-        self.shared.overview.set(overview);
+        let overview = &self.shared.overview;
+        let built = overview.get().map_or_else(SystemTime::now, |last| last.built);
+        overview.set(loaded.plan.overview(config, running.metrics().clone(), built));
         self.plan = loaded.plan;
         Ok(changes)
     }
@@ -118,6 +142,20 @@ fn record(succeeded: bool, at: SystemTime) {
         let since = at.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         metrics::gauge!("tidegate_config_reload_timestamp_seconds").set(since.as_secs_f64());
     }
+}
+
+/// Logs which files `watch` reads. It may itself run before the log does.
+pub(super) fn log_watch(files: &[PathBuf]) {
+    if files.is_empty() {
+        tracing::warn!("`--watch-config` has nothing to watch: no `--config` is a file");
+        return;
+    }
+    let files: Vec<_> = files.iter().map(|file| file.display().to_string()).collect();
+    tracing::info!(
+        files = files.join(", "),
+        interval = ?LOOK,
+        "watching the files of the configuration"
+    );
 }
 
 /// Asks for a reload whenever the contents of a file change. It compares contents: a mounted ConfigMap changes by links.

@@ -3,7 +3,7 @@
 //! `run`: the gateway itself, until a signal ends it.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
@@ -69,8 +69,15 @@ pub fn run(args: &RunArgs) -> Result<(), Failure> {
     let shared = Arc::new(Shared::default());
     let files = args.watch_config.then(|| args.config.files());
     let served = runtime.block_on(async {
-        let watching = files.map(|files| tokio::spawn(reload::watch(files, shared.clone())));
-        let served = serve(loaded, Some(args.config.clone()), shared, Signals::stop).await;
+        let watch = |files| tokio::spawn(reload::watch(files, shared.clone()));
+        let watching = files.clone().map(watch);
+        let until = async |signals: &mut Signals| {
+            if let Some(files) = &files {
+                reload::log_watch(files);
+            }
+            signals.stop().await;
+        };
+        let served = serve(loaded, Some(args.config.clone()), shared, until).await;
         if let Some(watching) = watching {
             watching.abort();
         }
@@ -124,7 +131,8 @@ pub async fn serve(
     log_pipelines(&loaded.plan);
     let metrics = graph.metrics.clone();
     let config = std::mem::take(&mut loaded.shown);
-    shared.overview.set(loaded.plan.overview(config, metrics.clone()));
+    let overview = loaded.plan.overview(config, metrics.clone(), SystemTime::now());
+    shared.overview.set(overview);
     let telemetry = telemetry.start(&loaded.plan.telemetry, metrics, &shared).await?;
     loaded.log_warnings();
     let mut running = Running::start(graph, shared.clone(), drain).await?;

@@ -7,6 +7,8 @@ use std::os::unix::fs::DirBuilderExt as _;
 use std::path::PathBuf;
 use std::time::SystemTime;
 
+use serde_json::Value;
+
 use super::client::{self, Client, GatewayArgs};
 use super::{Failure, load, version};
 use crate::config::print_redacted;
@@ -15,7 +17,10 @@ use crate::print_line;
 /// Arguments of `support-bundle`.
 #[derive(Debug, clap::Args)]
 #[command(
-    after_help = "Read the files before you send them: names of metrics, hosts, paths and pipelines are in them. Secrets, and \
+    after_help = "The bundle has what the `admin` extension of a running gateway tells (its configuration, past reloads, the \
+pipelines with the counters of all components, notices, its build), the gateway's own metrics, and facts about this machine. \
+With `--config`, it also has the configuration of the files and its problems, which need no running gateway.\n\n\
+Read the files before you send them: names of metrics, hosts, paths and pipelines are in them. Secrets, and \
 values that came out of `${...}`, are not. The exit code is 1 if a part is missing; `missing.txt` says why.\n\n\
 Example:\n  tidegate support-bundle --config gateway.yaml"
 )]
@@ -32,14 +37,16 @@ pub struct SupportBundleArgs {
     place: GatewayArgs,
 }
 
-/// Pages of the `admin` extension, and the files that they become.
-const PAGES: [(&str, &str); 6] = [
-    ("running-config.yaml", "/api/v1/status/config"),
-    ("running-build.json", "/api/v1/status/buildinfo"),
-    ("runtime.json", "/api/v1/status/runtimeinfo"),
-    ("flags.json", "/api/v1/status/flags"),
-    ("notices.json", "/api/v1/status/notices"),
-    ("cluster.json", "/api/v1/status/cluster"),
+/// Files of the bundle, the pages of the `admin` extension that they come from, and which part of the answer they have.
+const PAGES: [(&str, &str, &str); 8] = [
+    ("running-config.yaml", "/api/v1/status/config", "/data/yaml"),
+    ("reloads.json", "/api/v1/status/config", "/data/reloads"),
+    ("graph.json", "/api/v1/status/graph", ""),
+    ("running-build.json", "/api/v1/status/buildinfo", ""),
+    ("runtime.json", "/api/v1/status/runtimeinfo", ""),
+    ("flags.json", "/api/v1/status/flags", ""),
+    ("notices.json", "/api/v1/status/notices", ""),
+    ("cluster.json", "/api/v1/status/cluster", ""),
 ];
 
 /// Files of the system that say what the process has.
@@ -143,11 +150,14 @@ impl Bundle {
 }
 
 async fn add_pages(bundle: &mut Bundle, client: Client) -> Result<(), Failure> {
-    for (file, path) in PAGES {
+    for (file, path, part) in PAGES {
         match client.get(path, &[]).await {
-            Ok(page) => match page["data"]["yaml"].as_str() {
-                Some(yaml) => bundle.write(file, yaml)?,
-                None => bundle.write(file, &format!("{page:#}"))?,
+            Ok(page) => match page.pointer(part) {
+                Some(Value::String(text)) => bundle.write(file, text)?,
+                Some(part) => bundle.write(file, &format!("{part:#}"))?,
+                None => bundle
+                    .missing
+                    .push(format!("{file}: the answer of {path} has no {part}")),
             },
             Err(failure) => bundle.note(file, Err(failure)),
         }

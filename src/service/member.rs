@@ -28,7 +28,7 @@ pub(super) struct Parts {
 
 impl Parts {
     /// Whether the options name one of these extensions. A text that only happens to be equal counts too: then the
-    /// instance is built anew without need.
+    /// instance is built again without need.
     pub(super) fn name_any(&self, extensions: &BTreeSet<String>) -> bool {
         !extensions.is_empty() && names_any(&self.options, extensions)
     }

@@ -2,12 +2,13 @@
 
 //! The service: from a checked configuration to a running graph of components, and back to a clean stop.
 //!
-//! `plan` resolves a configuration to factories and settings. `graph` builds and connects the instances. `tables`
-//! connects the tables of processors with the exporters that can read them. `writers` finds processors that write
-//! the same series, `cycles` finds pipelines that publish what they merge. `running` starts the instances from exporters to
-//! receivers, and stops them in the opposite order. `reload` changes a running graph to that of another plan. `member`
-//! has what both know of an instance.
+//! `plan` resolves a configuration to factories and settings. `builder` builds and connects the instances of a `graph`.
+//! `tables` connects the tables of processors with the exporters that can read them. `writers` finds processors that
+//! write the same series, `cycles` finds pipelines that publish what they merge. `running` starts the instances from
+//! exporters to receivers, and stops them in the opposite order. `reload` changes a running graph to that of another
+//! plan. `member` has what both know of an instance.
 
+mod builder;
 #[cfg(test)]
 mod cluster_tests;
 mod cycles;

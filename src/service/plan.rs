@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-//! A configuration resolved to factories and settings, from which `graph` builds the components.
+//! A configuration resolved to factories and settings, from which `builder` builds the components.
 
 use std::collections::{BTreeMap, HashMap};
 use std::time::{Duration, SystemTime};
@@ -95,8 +95,9 @@ impl Plan {
         Some(plan)
     }
 
-    /// An overview for pages about the gateway itself. `config` is the source of the plan, without secrets.
-    pub fn overview(&self, config: String, metrics: GraphMetrics) -> Overview {
+    /// An overview for pages about the gateway itself. `config` is the source of the plan, without secrets. `built` is the
+    /// time of the first graph.
+    pub fn overview(&self, config: String, metrics: GraphMetrics, built: SystemTime) -> Overview {
         let texts = |ids: &[ComponentId]| ids.iter().map(ToString::to_string).collect();
         let pipelines = self.pipelines.iter().map(|pipeline| PipelineOverview {
             id: pipeline.id.to_string(),
@@ -105,7 +106,7 @@ impl Plan {
             exporters: texts(&pipeline.exporters),
         });
         Overview {
-            built: SystemTime::now(),
+            built,
             pipelines: pipelines.collect(),
             extensions: texts(&self.extension_order),
             config,

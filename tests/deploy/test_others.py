@@ -68,7 +68,7 @@ def test_the_base_of_kustomize_is_the_chart_with_its_defaults() -> None:
     maps = ["--set", "agent.existingConfigMap=tidegate-agent", "--set", "gateway.existingConfigMap=tidegate-gateway"]
     text = kit.template(*maps, release="tidegate", namespace="tidegate").stdout
     lines = [line for line in text.splitlines() if not re.search(r"# Source:|helm\.sh/chart:|managed-by: Helm", line)]
-    header = "# Made from the chart deploy/helm/tidegate: `UPDATE_GOLDEN=1 cargo xtask deploy` writes it anew. Patch it, do not edit it."
+    header = "# Made from the chart deploy/helm/tidegate: `UPDATE_GOLDEN=1 cargo xtask deploy` writes it again. Patch it, do not edit it."
     expected = {"tidegate.yaml": "\n".join([header, *lines]) + "\n"}
     defaults = yaml.safe_load_all(kit.template(release="tidegate", namespace="tidegate").stdout)
     for found in defaults:

@@ -5,13 +5,14 @@
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::Command;
 
 use serde_json::Value;
 use tempfile::TempDir;
 
 use super::collector::valid_files;
 use super::examples::examples;
+use super::kit::command::{Finished, finished, validate};
 use super::kit::gateway::tidegate;
 use super::kit::{Script, plugins, testenv};
 
@@ -28,13 +29,8 @@ fn print(file: &Path) -> Command {
 
 /// The exit code, standard output and standard error.
 fn result(command: &mut Command) -> (Option<i32>, String, String) {
-    let Output {
-        status,
-        stdout,
-        stderr,
-    } = command.output().expect("it starts");
-    let text = |bytes: Vec<u8>| String::from_utf8(bytes).expect("UTF-8");
-    (status.code(), text(stdout), text(stderr))
+    let Finished { code, output, errors } = finished(command);
+    (code, output, errors)
 }
 
 #[test]
@@ -156,14 +152,9 @@ service: {pipelines: {logs: {receivers: [otlp/b], exporters: [nosuch]}}}
 }
 
 /// `tidegate validate` of a file in its directory, by its name.
-fn validate(directory: &TempDir, text: &str, arguments: &[&str]) -> (Option<i32>, String, String) {
+fn validate_text(directory: &TempDir, text: &str, arguments: &[&str]) -> (Option<i32>, String, String) {
     fs::write(directory.path().join("gateway.yaml"), text).expect("a file");
-    let mut command = tidegate();
-    command
-        .current_dir(directory.path())
-        .args(["validate", "--config", "gateway.yaml"])
-        .args(arguments);
-    result(&mut command)
+    result(validate(directory.path(), Path::new("gateway.yaml")).args(arguments))
 }
 
 const VALID: &str = "extensions: {health_check: }
@@ -188,13 +179,13 @@ service:
 #[test]
 fn validate_counts_the_parts_of_a_valid_file() {
     let directory = TempDir::new().expect("a temporary directory");
-    let (code, summary, said) = validate(&directory, VALID, &["--set", "service.drain_timeout=1s"]);
+    let (code, summary, said) = validate_text(&directory, VALID, &["--set", "service.drain_timeout=1s"]);
     assert_eq!((code, said.as_str()), (Some(0), ""));
     assert_eq!(
         summary,
         "gateway.yaml: valid: 2 pipelines, 2 receivers, 1 processor, 1 exporter, 1 extension\n"
     );
-    let (code, summary, said) = validate(&directory, WRONG, &[]);
+    let (code, summary, said) = validate_text(&directory, WRONG, &[]);
     assert_eq!((code, summary.as_str()), (Some(1), ""));
     assert!(said.contains("gateway.yaml:2:19: error: "), "{said}");
 }
@@ -203,7 +194,8 @@ fn validate_counts_the_parts_of_a_valid_file() {
 fn validate_gives_programs_one_object() {
     let directory = TempDir::new().expect("a temporary directory");
     let json = |text: &str, arguments: &[&str]| {
-        let (code, json, said) = validate(&directory, text, &[&["--output", "json"], arguments].concat());
+        let (code, json, said) =
+            validate_text(&directory, text, &[&["--output", "json"], arguments].concat());
         assert_eq!(said, "");
         let json: Value = serde_json::from_str(&json).expect("JSON");
         (code, json)
@@ -233,7 +225,8 @@ fn validate_gives_programs_one_object() {
 #[test]
 fn validate_annotates_files_in_workflows_of_github() {
     let directory = TempDir::new().expect("a temporary directory");
-    let (code, lines, said) = validate(&directory, WRONG, &["--output", "github", "--feature-gates", "a"]);
+    let (code, lines, said) =
+        validate_text(&directory, WRONG, &["--output", "github", "--feature-gates", "a"]);
     assert_eq!((code, said.as_str()), (Some(1), ""));
     let begins = [
         "::error file=gateway.yaml,line=2,col=19::exporters::nop::queue: unknown key \"queue\"",
@@ -244,7 +237,7 @@ fn validate_annotates_files_in_workflows_of_github() {
     for (line, begin) in lines.lines().zip(begins) {
         assert!(line.starts_with(begin), "{line}");
     }
-    let (code, lines, said) = validate(&directory, VALID, &["--output", "github"]);
+    let (code, lines, said) = validate_text(&directory, VALID, &["--output", "github"]);
     assert_eq!((code, lines.as_str(), said.as_str()), (Some(0), "", ""));
 }
 
@@ -260,7 +253,7 @@ fn a_secret_below_a_misspelt_key_is_not_printed() {
             "exporters: {",
             "exporters: {otlphttp: {endpoint: \"http://a\", api_ky: {b: SEKRET}}, ",
         );
-    let (code, summary, said) = validate(&directory, &text, &[]);
+    let (code, summary, said) = validate_text(&directory, &text, &[]);
     assert_eq!(code, Some(1), "{summary}");
     assert!(
         said.contains("unknown key \"tokn\"") && said.contains("[REDACTED]"),

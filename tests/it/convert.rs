@@ -3,35 +3,15 @@
 //! `tidegate config convert` and `config fmt`: `validate` accepts each converted file, and all losses are named.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
 
 use tempfile::TempDir;
 
 use super::collector::valid_files;
 use super::examples::examples;
+use super::kit::command::{Finished, finished, validate};
 use super::kit::gateway::tidegate;
-
-/// A command's exit code, standard output and standard error.
-struct Finished {
-    code: Option<i32>,
-    output: String,
-    errors: String,
-}
-
-fn finished(command: &mut Command) -> Finished {
-    let Output {
-        status,
-        stdout,
-        stderr,
-    } = command.output().expect("it starts");
-    let text = |bytes: Vec<u8>| String::from_utf8(bytes).expect("UTF-8");
-    Finished {
-        code: status.code(),
-        output: text(stdout),
-        errors: text(stderr),
-    }
-}
 
 fn data(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR"))
@@ -49,16 +29,15 @@ fn is_valid(text: &str, original: &Path) {
     let directory = TempDir::new().expect("a temporary directory");
     let file = directory.path().join("converted.yaml");
     fs::write(&file, text).expect("a file");
-    let mut command = tidegate();
+    let mut command = validate(original.parent().expect("a directory"), &file);
     command
-        .current_dir(original.parent().expect("a directory"))
         .env_remove("TIDEGATE_TEST_UNSET")
         .env("DATADOG_OTLP_ENDPOINT", "https://otlp.example.com")
         .env("DD_API_KEY", "key")
         .env("GPU_HOST", "localhost")
         .env("GRAFANA_TOKEN", "token")
         .env("MIMIR_URL", "https://mimir.example.com/api/v1/push");
-    let validated = finished(command.args(["validate", "--config"]).arg(&file));
+    let validated = finished(&mut command);
     let name = original.display();
     assert_eq!(validated.code, Some(0), "{name}\n{text}\n{}", validated.errors);
 }
@@ -188,6 +167,8 @@ fn vmagent_s_file_and_urls_become_a_file_that_is_written() {
         "{}",
         converted.errors
     );
+    let mode = fs::metadata(output).expect("the output").permissions().mode();
+    assert_eq!(mode & 0o777, 0o600, "it may have secrets");
     let text = fs::read_to_string(output).expect("the output");
     is_valid(&text, &file);
     has_all(&text, &["\"${env:GPU_HOST}:9400\"", url]);

@@ -115,6 +115,12 @@ impl Live {
         serde_json::from_value(list).expect("a list")
     }
 
+    /// The time of the start, in seconds since 1970, as `top` reads it.
+    fn started(&self) -> f64 {
+        let answer = http::get(self.admin, "/api/v1/status/graph").expect("an answer");
+        answer.json()["data"]["started"].as_f64().expect("a number")
+    }
+
     fn write(&self, config: &str) {
         fs::write(self.gateway.path("config.yaml"), config).expect("a file of the test");
     }
@@ -269,6 +275,17 @@ fn arrived(sink: &OtlpSink) -> BTreeMap<u64, usize> {
 /// Whether all numbers below `sent` arrived, each once.
 fn all_arrived(sink: &OtlpSink, sent: u64) -> bool {
     arrived(sink).len() as u64 == sent
+}
+
+#[test]
+fn the_time_since_the_start_survives_reloads() {
+    let (ports, sink) = (ports(), OtlpSink::start());
+    let live = Live::start(ports.admin, &config(ports, &sink.endpoint(), BASE));
+    let started = live.started();
+    for variant in &VARIANTS[..2] {
+        live.applies(&config(ports, &sink.endpoint(), *variant));
+        assert_eq!(live.started().to_bits(), started.to_bits());
+    }
 }
 
 #[test]
@@ -600,12 +617,29 @@ fn a_post_reloads_for_clients_that_authenticate() {
 }
 
 #[test]
+fn a_reload_that_waits_for_the_drain_of_another_one_is_logged() {
+    let ports = ports();
+    let nobody = format!("http://127.0.0.1:{}", free_port());
+    let first = config(ports, &nobody, BASE);
+    let mut live = Live::start(ports.admin, &first);
+    Sender::connect(ports.input).send().expect("the queue has room");
+    // The exporter goes without a successor: it tries to send what it has.
+    live.applies(&first.replace("exporters: [otlphttp]", "exporters: [debug]"));
+    live.gateway.signal(Signal::HUP);
+    let line = live.gateway.wait_for_log("a reload waits");
+    assert!(line.contains("SIGHUP"), "{line}");
+    live.gateway.stop();
+}
+
+#[test]
 fn watched_files_are_applied_when_they_change() {
     let (ports, sink) = (ports(), OtlpSink::start());
     let of = |variant| config(ports, &sink.endpoint(), variant);
-    let gateway = Gateway::start_with(&of(BASE), |command| {
+    let mut gateway = Gateway::start_with(&of(BASE), |command| {
         command.arg("--watch-config");
     });
+    let line = gateway.wait_for_log("watching the files of the configuration");
+    assert!(line.contains("config.yaml") && line.contains("1s"), "{line}");
     let live = Live {
         gateway,
         admin: ports.admin,

@@ -5,10 +5,11 @@
 use std::path::Path;
 use std::process::Output;
 
+use rustix::process::Signal;
 use tempfile::TempDir;
 
 use super::kit::gateway::tidegate;
-use super::kit::{Gateway, free_port};
+use super::kit::{Gateway, SOON, free_port, http, wait_until};
 
 /// The secrets of the configuration: one in the file, one in a variable.
 const SECRETS: [&str; 2] = ["hunter1", "hunter2"];
@@ -55,6 +56,11 @@ fn a_support_bundle_has_the_facts_and_no_secret() {
     let gateway = Gateway::start_with(&yaml, |command| {
         command.env("SUPPORT_KEY", SECRETS[1]);
     });
+    gateway.signal(Signal::HUP);
+    wait_until(SOON, "the reload is noted", || {
+        let page = http::get(admin, "/api/v1/status/config").expect("an answer");
+        page.json()["data"]["reloads"][0]["cause"] == "SIGHUP"
+    });
     let metrics = gateway.telemetry_port();
     let whole = directory.path().join("whole");
     let output = bundle(admin, metrics, &whole, &file);
@@ -62,6 +68,8 @@ fn a_support_bundle_has_the_facts_and_no_secret() {
     for (name, part) in [
         ("config.yaml", "otlphttp"),
         ("running-config.yaml", "[REDACTED]"),
+        ("reloads.json", "SIGHUP"),
+        ("graph.json", "otlphttp"),
         ("problems.txt", ""),
         ("running-build.json", "version"),
         ("runtime.json", "startTime"),
@@ -87,7 +95,10 @@ fn a_support_bundle_has_the_facts_and_no_secret() {
     assert_eq!(output.status.code(), Some(1), "{output:?}");
     let missing = std::fs::read_to_string(rest.join("missing.txt")).expect("it lists what is missing");
     assert!(
-        missing.contains("notices.json: ") && missing.contains("own-metrics.txt: "),
+        missing.contains("reloads.json: ")
+            && missing.contains("graph.json: ")
+            && missing.contains("notices.json: ")
+            && missing.contains("own-metrics.txt: "),
         "{missing}"
     );
     assert!(rest.join("config.yaml").is_file());

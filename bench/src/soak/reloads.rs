@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-//! Reloads under load: five configurations and one that is wrong, in turn.
+//! Reloads under load: six configurations and one that is wrong, in turn.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -21,7 +21,7 @@ const LONGEST: Duration = Duration::from_secs(20);
 type Edit = (&'static str, &'static str);
 
 /// The edits of each configuration. The last one is wrong.
-const CONFIGURATIONS: [&[Edit]; 6] = [
+const CONFIGURATIONS: [&[Edit]; 7] = [
     &[],
     &[("compression: none", "compression: none\n    timeout: 7s")],
     &[
@@ -38,11 +38,15 @@ const CONFIGURATIONS: [&[Edit]; 6] = [
     &[("127.0.0.1:PORT\"", "127.0.0.1:PORT\", metric_expiration: 20m")],
     &[
         ("rules: nixl", "rules: nixl, interval: 20s"),
-        ("exporters:\n", "exporters:\n  nop: {}\n"),
+        ("exporters:\n", "exporters:\n  nop/more: {}\n"),
         (
             "  pipelines:\n",
-            "  pipelines:\n    metrics/more: {receivers: [otlp, uds], exporters: [nop]}\n",
+            "  pipelines:\n    metrics/more: {receivers: [otlp, uds], exporters: [nop/more]}\n",
         ),
+    ],
+    &[
+        ("nixl: {directories", "nixl: {poll_interval: 9ms, directories"),
+        ("scrape_interval: 1s", "scrape_interval: 700ms"),
     ],
     &[("protocols: {http", "protocols: {hxxp")],
 ];

@@ -37,7 +37,7 @@ impl Node {
             .map(|entry| &mut entry.value)
     }
 
-    /// Replaces the value of a key of a map, or adds the key at the end. Does nothing if this is no map.
+    /// Replaces the value of a key of a map, or adds the key at the end. Does nothing if this is not a map.
     pub fn set(&mut self, key: &str, value: Node) {
         if let Some(known) = self.get_mut(key) {
             *known = value;

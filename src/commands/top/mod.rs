@@ -61,7 +61,7 @@ struct TopState {
     last_key: u8,
 }
 
-/// Shows the view until it is told to end.
+/// Shows the view until it has been asked to end.
 ///
 /// # Errors
 /// The interval is too short, or the gateway can't be reached with `--once`.

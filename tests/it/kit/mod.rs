@@ -9,6 +9,7 @@
 
 pub(crate) mod any_metrics;
 pub(crate) mod cases;
+pub(crate) mod command;
 pub(crate) mod exporters;
 pub(crate) mod exposer;
 pub(crate) mod fixture;

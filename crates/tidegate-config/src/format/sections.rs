@@ -108,7 +108,7 @@ impl FileParts {
     }
 }
 
-/// The position of a key in the order: 0 if it is no section.
+/// The position of a key in the order: 0 if it is not a section.
 fn rank(line: &str) -> usize {
     let key = line.split(':').next().unwrap_or_default();
     let key = key.trim().trim_matches(['"', '\'']);

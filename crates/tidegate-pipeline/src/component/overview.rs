@@ -8,7 +8,7 @@ use super::graph_metrics::GraphMetrics;
 
 /// The graph as the service built it.
 pub struct Overview {
-    /// The time of the build.
+    /// The time at which the gateway built its first graph. Reloads keep it.
     pub built: SystemTime,
     /// The pipelines, in the order of the file.
     pub pipelines: Vec<PipelineOverview>,

@@ -23,7 +23,7 @@ pub struct ReloadResult {
     pub at: SystemTime,
     /// What asked for it: `SIGHUP`, `POST /-/reload`, `--watch-config`.
     pub cause: &'static str,
-    /// The components that were built anew, added or removed.
+    /// The components that were built again, added or removed.
     pub changed: Vec<String>,
     /// Why the configuration was refused; `None`: it runs.
     pub error: Option<String>,

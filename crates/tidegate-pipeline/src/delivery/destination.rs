@@ -109,6 +109,8 @@ pub(super) struct DestinationInner<A> {
 pub(super) struct Ending {
     pub(super) delivered: AtomicUsize,
     pub(super) lost: AtomicUsize,
+    /// Items that a successor took.
+    pub(super) handed_over: AtomicUsize,
 }
 
 impl<A: Attempt> Destination<A> {

@@ -16,7 +16,9 @@ mod vendors;
 #[cfg(test)]
 mod tests;
 
-use std::fs;
+use std::fs::{self, OpenOptions};
+use std::io::{self, Write as _};
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
 use self::report::Report;
@@ -42,7 +44,7 @@ pub(super) struct ConvertArgs {
     /// The program that reads the file. Without it, the sections of the file decide
     #[arg(long, value_enum)]
     from: Option<SourceFormat>,
-    /// The file to write, instead of standard output
+    /// The file to write, instead of standard output. A new file has mode 0600: it may have secrets
     #[arg(long, value_name = "FILE")]
     output: Option<PathBuf>,
     /// A value of vmagent's `-remoteWrite.url`. Repeat it for several
@@ -152,12 +154,19 @@ fn check_output(args: &ConvertArgs) -> Result<(), Failure> {
 
 fn write(text: &str, output: Option<&Path>) -> Result<(), Failure> {
     match output {
-        Some(path) => fs::write(path, text).map_err(Failure::io(format!("can't write {}", path.display()))),
+        Some(path) => write_file(path, text).map_err(Failure::io(format!("can't write {}", path.display()))),
         None => {
             print_line!("{}", text.trim_end());
             Ok(())
         }
     }
+}
+
+/// Writes a file that only the user may read, because it may have secrets. A file that exists keeps its mode.
+fn write_file(path: &Path, text: &str) -> io::Result<()> {
+    let mut options = OpenOptions::new();
+    options.write(true).create(true).truncate(true).mode(0o600);
+    options.open(path)?.write_all(text.as_bytes())
 }
 
 /// `2 pipelines, 3 receivers, 1 exporter`.

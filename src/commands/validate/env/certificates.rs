@@ -13,10 +13,10 @@ use tokio_rustls::rustls::pki_types::pem::PemObject;
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use tokio_rustls::rustls::sign::CertifiedKey;
 
-use super::der::{Validity, validity};
 use super::report::Report;
 use super::roles::Role;
 use super::sites::Site;
+use super::validity::{Validity, validity};
 use crate::component::files;
 use crate::net::tls::provider;
 

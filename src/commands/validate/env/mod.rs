@@ -3,7 +3,6 @@
 //! `validate --env`: what this machine lacks for a configuration. It starts no component and leaves nothing behind.
 
 mod certificates;
-mod der;
 mod directories;
 mod limits;
 mod listeners;
@@ -12,6 +11,7 @@ mod port_holders;
 mod report;
 mod roles;
 mod sites;
+mod validity;
 
 use std::fmt;
 

@@ -89,11 +89,16 @@ impl<A: Attempt> DestinationInner<A> {
             self.ending.delivered.load(Relaxed),
             self.ending.lost.load(Relaxed),
         );
+        let handed_over = self.ending.handed_over.load(Relaxed);
+        let handed_over = (handed_over > 0).then_some(handed_over);
         let component = &*self.context.path;
         if lost > 0 {
-            warn!(component, sent, kept, lost, "stopped before the queue was empty");
+            warn!(
+                component,
+                sent, kept, handed_over, lost, "stopped before the queue was empty"
+            );
         } else if waited > 0 || kept > 0 {
-            info!(component, sent, kept, lost, "stopped");
+            info!(component, sent, kept, handed_over, lost, "stopped");
         }
         if kept > 0 {
             info!(component, items = kept, "kept on disk for the next run");

@@ -4,6 +4,7 @@
 //! lost.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
 
 use tidegate_wal::Recovered;
@@ -14,6 +15,7 @@ use crate::component::{ComponentError, Reason};
 use crate::delivery::capacity::Permits;
 use crate::delivery::destination::{Attempt, DestinationInner};
 use crate::delivery::export_request::{BatchKey, ExportRequest};
+use crate::delivery::machine::Load;
 use crate::delivery::outcome::Loss;
 use crate::delivery::spill::{AppendOptions, Spill};
 
@@ -105,6 +107,7 @@ impl<A: Attempt> DestinationInner<A> {
     pub(super) fn keep(&self, load: &ExportRequest, permits: &Permits) {
         let acks: Vec<_> = permits.iter().filter_map(|permit| permit.ack()).collect();
         if let Some(drain_handler) = self.drain_handler.get() {
+            self.ending.handed_over.fetch_add(load.items(), Relaxed);
             return load.batches().iter().cloned().for_each(drain_handler);
         }
         let Some(spill) = self.spill.get() else { return };

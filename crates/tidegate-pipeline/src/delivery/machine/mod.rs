@@ -254,7 +254,7 @@ impl<L: Load> Machine<L> {
     }
 
     /// Starts the drain, which ends at `deadline`. Nothing is gathered any more, and waiting retries are due at
-    /// once. A retry that would start after the deadline is dropped.
+    /// once. A later retry starts at the latest some time before the deadline. If that is over, it is dropped.
     pub fn drain(&mut self, deadline: Instant) {
         self.deadline = Some(deadline);
         for gathering in std::mem::take(&mut self.gathering) {

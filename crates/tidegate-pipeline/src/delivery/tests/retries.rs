@@ -111,6 +111,27 @@ async fn an_attempt_that_takes_too_long_is_repeated() {
     setup.stop(Duration::from_secs(5)).await;
 }
 
+#[tokio::test]
+async fn the_line_of_a_stop_says_how_much_a_successor_took() {
+    let (log, _guard) = Log::capture();
+    let setup = setup(&delivery(), |_| Outcome::Done);
+    setup.destination.start().await.unwrap();
+    setup.push(3).unwrap();
+    let taken = Arc::new(AtomicUsize::new(0));
+    let sum = taken.clone();
+    setup.destination.retire(Box::new(move |batch| {
+        sum.fetch_add(batch.items(), SeqCst);
+    }));
+    setup.stop(Duration::from_millis(30)).await;
+    assert_eq!(taken.load(SeqCst), 3);
+    let lines = log.lines("stopped");
+    let [(level, fields)] = &lines[..] else {
+        panic!("{lines:?}")
+    };
+    assert_eq!(level, "INFO");
+    assert_eq!(fields["handed_over"], 3, "{fields}");
+}
+
 /// Notes how many items each attempt has; the first is never answered.
 struct Stuck(Arc<Mutex<Vec<usize>>>);
 

@@ -43,6 +43,64 @@ fn a_drain_towards_a_dead_peer_ends_early() {
     assert_eq!(bench.dropped, [("shutdown", 100)].into());
 }
 
+/// Answers all attempts of this moment, until none is left.
+fn answer_all(bench: &mut Bench, outcome: fn() -> Outcome) {
+    loop {
+        let sends = bench.sends();
+        if sends.is_empty() {
+            return;
+        }
+        for (id, _) in sends {
+            bench.finish(id, outcome());
+        }
+    }
+}
+
+/// A drain of 6.5 s towards a peer that is busy for 4 s. By the schedule, the next probe would come after 7 s.
+fn busy_until_the_last_attempts() -> Bench {
+    let mut bench = Bench::new(2, Some(backoff()));
+    (0..3).for_each(|n| bench.push(run(n..n + 1)));
+    bench.machine.drain(bench.start + ms(6_500));
+    for second in 0..5 {
+        answer_all(bench.at(second * 1000), busy);
+    }
+    assert_eq!(bench.wake_ms(), Some(4500));
+    assert!(bench.at(4499).sends().is_empty());
+    assert!(bench.dropped.is_empty(), "{:?}", bench.dropped);
+    bench.at(4500);
+    bench
+}
+
+#[test]
+fn what_would_wait_beyond_a_drain_has_one_last_attempt_before_its_end() {
+    let mut bench = busy_until_the_last_attempts();
+    answer_all(&mut bench, || Outcome::Done);
+    assert!(bench.machine.is_empty());
+    assert_eq!((bench.delivered, bench.dropped.len()), (3, 0));
+}
+
+#[test]
+fn a_drain_ends_when_the_last_attempt_fails() {
+    let mut bench = busy_until_the_last_attempts();
+    let (id, _) = bench.send();
+    bench.finish(id, busy());
+    bench.sends();
+    assert!(bench.machine.is_empty());
+    assert_eq!(bench.dropped, [("shutdown", 3)].into());
+}
+
+#[test]
+fn a_delay_that_the_peer_asks_for_is_not_shortened_by_a_drain() {
+    let mut bench = Bench::new(1, Some(backoff()));
+    bench.push(run(0..1));
+    bench.machine.drain(bench.start + ms(7_000));
+    let (id, _) = bench.send();
+    bench.finish(id, busy_for(8_000));
+    bench.sends();
+    assert!(bench.machine.is_empty());
+    assert_eq!(bench.dropped, [("shutdown", 1)].into());
+}
+
 #[test]
 fn an_unknown_attempt_is_ignored() {
     let mut bench = Bench::new(1, None);

@@ -12,20 +12,27 @@
 //! 5. Stop the receivers that are replaced or removed, and start their successors.
 //! 6. When the last push into the old graph has ended, stop its members. They hand on what they hold.
 //!
+//! `change` sorts the members by these steps. `fixed` refuses what can't change.
+//!
 //! A failure from step 3 on is followed by the same steps back to the old plan: stopped members are built again.
 
-use std::collections::BTreeSet;
+mod change;
+mod fixed;
+
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+pub use change::Changes;
+use change::{Change, has};
+pub use fixed::parts_that_need_a_restart;
+
 use super::graph::{BuildError, Graph, GraphMember};
-use super::member::{Instance, names_any};
+use super::member::Instance;
 use super::plan::Plan;
 use super::running::{Running, start_within, stop_all, stop_each};
 use crate::component::graph_metrics::GraphMetrics;
 use crate::component::{ComponentError, Consumer, DownstreamState, TableHandle, Wiring};
-use crate::config::{Class, ComponentId, Node};
-use crate::extensions;
+use crate::config::Class;
 
 /// The longest wait for pushes under way, before members stop that pushes must not meet.
 const PUSHES_END: Duration = Duration::from_secs(5);
@@ -45,28 +52,6 @@ const START_IN_PAUSE: Duration = Duration::from_secs(10);
 /// The time after the deadline in which a member may close its files: its successor needs them.
 const CLOSE: Duration = Duration::from_secs(10);
 
-/// Extensions that can't change while components use them.
-const NEED_RESTART: [&str; 3] = [
-    extensions::admin::FACTORY.kind,
-    extensions::cluster::FACTORY.kind,
-    extensions::file_storage::FACTORY.kind,
-];
-
-/// The parts of a plan that a reload can't change.
-pub fn parts_that_need_a_restart(plan: &Plan) -> Vec<String> {
-    let needs = |id: &&ComponentId| {
-        let planned = plan.extensions.get(id);
-        planned.is_some_and(|planned| NEED_RESTART.contains(&planned.factory.kind))
-    };
-    let extensions = plan.extension_order.iter().filter(needs);
-    let extensions = extensions.map(|id| format!("extensions::{id}"));
-    let telemetry = plan
-        .telemetry_options
-        .as_ref()
-        .map(|_| "service::telemetry".to_owned());
-    extensions.chain(telemetry).collect()
-}
-
 /// A configuration that does not run.
 #[derive(Debug, thiserror::Error)]
 pub enum ReloadError {
@@ -82,39 +67,6 @@ pub enum ReloadError {
     /// Pushes did not end in time.
     #[error("pushes under way did not end within 5 s: try again")]
     Busy,
-}
-
-/// The difference that a reload has made.
-#[derive(Debug, Default)]
-pub struct Changes {
-    /// The paths of members that were added.
-    pub added: Vec<Arc<str>>,
-    /// The paths of members that were built anew.
-    pub rebuilt: Vec<Arc<str>>,
-    /// The paths of members that were removed.
-    pub removed: Vec<Arc<str>>,
-    /// Warnings about components that could be built.
-    pub warnings: Vec<BuildError>,
-}
-
-impl Changes {
-    fn between(old: &[&GraphMember], graph: &Graph) -> Self {
-        let mut changes = Self::default();
-        let is_new = |member: &&GraphMember| old.iter().all(|other| !other.is(member));
-        for member in graph.members.iter().filter(is_new) {
-            let was = old.iter().any(|other| other.path == member.path);
-            let list = if was {
-                &mut changes.rebuilt
-            } else {
-                &mut changes.added
-            };
-            list.push(member.path.clone());
-        }
-        let is_gone = |member: &&GraphMember| graph.members.iter().all(|other| other.path != member.path);
-        let old = old.iter().copied();
-        changes.removed = old.filter(is_gone).map(|member| member.path.clone()).collect();
-        changes
-    }
 }
 
 /// A step that failed, and whether members have stopped before.
@@ -139,156 +91,13 @@ impl Failed {
     }
 }
 
-/// The members of a change, in starting order.
-struct Change {
-    graph: Graph,
-    /// New members that start beside the old ones.
-    early: Vec<GraphMember>,
-    /// New members other than receivers that start after their predecessors have stopped.
-    late: Vec<GraphMember>,
-    /// The same, receivers.
-    late_receivers: Vec<GraphMember>,
-    /// Old members that stop in the pause.
-    first: Vec<GraphMember>,
-    /// Old receivers.
-    receivers: Vec<GraphMember>,
-    /// All other old members.
-    rest: Vec<GraphMember>,
-    /// Members of an earlier graph that still run, and are part of this one again.
-    revived: Vec<GraphMember>,
-}
-
-impl Change {
-    fn of(graph: Graph, running: &[GraphMember], leaving: &[GraphMember]) -> Self {
-        let members = graph.members.iter().filter(|member| !has(running, member));
-        let (revived, fresh): (Vec<_>, Vec<_>) = members.cloned().partition(|member| has(leaving, member));
-        let old = running.iter().filter(|member| !has(&graph.members, member));
-        let (receivers, old): (Vec<_>, Vec<_>) =
-            old.cloned().partition(|member| member.class == Class::Receiver);
-        let (first, rest): (Vec<_>, Vec<_>) = old
-            .into_iter()
-            .partition(|member| !member.may_overlap() && fresh.iter().any(|new| follows(new, member)));
-        let mut change = Self {
-            graph,
-            early: Vec::new(),
-            late: Vec::new(),
-            late_receivers: Vec::new(),
-            first,
-            receivers,
-            rest,
-            revived,
-        };
-        for member in fresh {
-            let list = if member.class == Class::Receiver {
-                let waits = change.receivers.iter().any(|old| follows(&member, old));
-                if waits {
-                    &mut change.late_receivers
-                } else {
-                    &mut change.early
-                }
-            } else {
-                let waits = change.first.iter().any(|old| follows(&member, old));
-                if waits {
-                    &mut change.late
-                } else {
-                    &mut change.early
-                }
-            };
-            list.push(member);
-        }
-        change
-    }
-}
-
-/// Whether `new` may want what `old` has: the name, or as another one of its kind an address or a file.
-fn follows(new: &GraphMember, old: &GraphMember) -> bool {
-    new.path == old.path || new.class == old.class && new.parts.kind == old.parts.kind
-}
-
-fn has(members: &[GraphMember], one: &GraphMember) -> bool {
-    members.iter().any(|member| member.is(one))
-}
-
-/// A component of a cluster in this section whose options change: other replicas know it as it is.
-fn changed_partials<'a>(from: &'a Plan, to: &Plan, section: Class) -> Option<&'a ComponentId> {
-    const KIND: &str = crate::exporters::partials::FACTORY.kind;
-    let options = |plan: &'a Plan| -> Vec<(&'a ComponentId, &'a Node)> {
-        match section {
-            Class::Receiver => plan
-                .receivers
-                .iter()
-                .map(|(id, one)| (id, &one.options))
-                .collect(),
-            _ => plan
-                .exporters
-                .iter()
-                .map(|(id, one)| (id, &one.options))
-                .collect(),
-        }
-    };
-    let new = |id: &ComponentId| match section {
-        Class::Receiver => to.receivers.get(id).map(|one| &one.options),
-        _ => to.exporters.get(id).map(|one| &one.options),
-    };
-    let mut old = options(from).into_iter().filter(|(id, _)| id.kind == KIND);
-    let changed = old.find(|(id, old)| new(id).is_some_and(|new| new != *old));
-    changed.map(|(id, _)| id)
-}
-
-/// An extension that can't change and names the extension `id`.
-fn fixed_user<'a>(from: &'a Plan, id: &ComponentId) -> Option<&'a ComponentId> {
-    let named = BTreeSet::from([id.to_string()]);
-    let mut users = from.extension_order.iter().filter(|user| *user != id);
-    users.find(|user| {
-        let planned = from.extensions.get(user);
-        planned.is_some_and(|planned| {
-            NEED_RESTART.contains(&planned.factory.kind) && names_any(&planned.options, &named)
-        })
-    })
-}
-
-/// Looks for changes that components can't follow while they run.
-///
-/// # Errors
-/// The name of the first such part.
-fn check(from: &Plan, to: &Plan) -> Result<(), ReloadError> {
-    if from.telemetry_options != to.telemetry_options {
-        return Err(ReloadError::NeedsRestart("service::telemetry".to_owned()));
-    }
-    for section in [Class::Receiver, Class::Exporter] {
-        if let Some(id) = changed_partials(from, to, section) {
-            return Err(ReloadError::NeedsRestart(format!("{}::{id}", section.section())));
-        }
-    }
-    for id in &from.extension_order {
-        let Some(old) = from.extensions.get(id) else {
-            continue;
-        };
-        let runs = to.extension_order.contains(id);
-        let is_same = runs
-            && to
-                .extensions
-                .get(id)
-                .is_some_and(|new| new.options == old.options);
-        if !is_same && NEED_RESTART.contains(&old.factory.kind) {
-            return Err(ReloadError::NeedsRestart(format!("extensions::{id}")));
-        }
-        if !is_same && let Some(fixed) = fixed_user(from, id) {
-            return Err(ReloadError::NeedsRestart(format!(
-                "extensions::{id}, which extensions::{fixed} uses,"
-            )));
-        }
-    }
-    Ok(())
-}
-
 impl Running {
     /// Runs the plan `to` instead of `from`. Call [`Self::finish`] after it, in any case.
     ///
     /// # Errors
     /// The new plan can't run. The old one runs on; a component that could not be started again is named in the health.
     pub async fn reload(&mut self, from: &Plan, to: &Plan) -> Result<Changes, ReloadError> {
-        check(from, to)?;
+        fixed::check(from, to)?;
         let services = self.shared.services.all();
         let nodes = self.metrics.nodes.iter();
         let peers: Vec<_> = nodes

@@ -1,0 +1,233 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//! The instances of each class: those that a reload keeps, and those that the factories build.
+
+use std::sync::Arc;
+
+use super::{Builder, PipelineTarget, Position, fed_by, parts, used};
+use crate::batch::Signal;
+use crate::component::{
+    ConnectorContext, Consumer, Context, ExporterContext, FanOut, Ledger, Processor, ProcessorContext,
+    ReceiverContext,
+};
+use crate::config::{Class, ComponentId};
+use crate::service::graph::GraphMember;
+use crate::service::member::Instance;
+use crate::service::plan::PipelinePlan;
+
+impl<'a> Builder<'a> {
+    pub(super) fn extensions(&mut self) {
+        let plan = self.plan;
+        let planned = |id: &'a ComponentId| Some((id, plan.extensions.get(id)?));
+        let all: Vec<_> = plan.extension_order.iter().filter_map(planned).collect();
+        let all = all.into_iter().map(|(id, planned)| {
+            let position = Position::of(Class::Extension, id);
+            (position, planned, parts(planned, [false; 3], [false; 3]))
+        });
+        let all: Vec<_> = all.collect();
+        let is_kept = |member: &GraphMember| {
+            let mut same = all
+                .iter()
+                .filter(|(position, ..)| position.path() == *member.path);
+            same.any(|(.., parts)| *parts == member.parts)
+        };
+        let running = self.running.iter();
+        let gone = running.filter(|member| member.class == Class::Extension && !is_kept(member));
+        let prefix = Class::Extension.section().len() + 2;
+        self.changed_extensions = gone.map(|member| member.path[prefix..].to_owned()).collect();
+        for (position, planned, parts) in all {
+            let kept = self.kept(&position.path(), &parts);
+            self.add(kept, position, parts, [const { None }; 3], |builder| {
+                let extension = (planned.factory.build)(&planned.settings, builder.context(position))?;
+                let services = &builder.shared.services;
+                services.add(position.id.to_string(), extension.services());
+                Ok(Instance::Extension(extension))
+            });
+        }
+    }
+
+    pub(super) fn exporters(&mut self) {
+        let plan = self.plan;
+        for (id, planned) in &plan.exporters {
+            let position = Position::of(Class::Exporter, id);
+            let base = self.context(position);
+            let ledgers = self.ledgers(position, &base.path);
+            if ledgers.iter().all(Option::is_none) {
+                continue;
+            }
+            let parts = parts(planned, used(&ledgers), [false; 3]);
+            let kept = self.kept(&base.path, &parts);
+            let added = self.add(kept, position, parts, [const { None }; 3], |builder| {
+                let replaced = builder.replaced_table(&base.path);
+                let context = ExporterContext {
+                    base,
+                    ledgers: ledgers.clone(),
+                    replaced,
+                };
+                (planned.factory.build)(&planned.settings, context).map(Instance::Exporter)
+            });
+            if let Some(Instance::Exporter(exporter)) = added {
+                self.table_readers.add(id.clone(), exporter.clone());
+                let consumer = exporter;
+                self.sinks
+                    .insert(id.clone(), PipelineTarget { consumer, ledgers });
+            }
+        }
+    }
+
+    pub(super) fn processor(
+        &mut self,
+        pipeline: &PipelinePlan,
+        position: Position<'_>,
+        base: &Context,
+        ledger: &Arc<Ledger>,
+        next: Arc<dyn Consumer>,
+    ) -> Option<Arc<dyn Processor>> {
+        let plan = self.plan;
+        let planned = plan.processors.get(position.id)?;
+        let (signal, at) = (pipeline.id.signal, pipeline.id.signal as usize);
+        let mut only = [false; 3];
+        only[at] = true;
+        let parts = parts(planned, only, only);
+        let kept = self.kept(&base.path, &parts);
+        let known = kept.as_ref().and_then(|member| member.downstreams[at].as_ref());
+        let downstream = self.downstream(known, next);
+        let mut downstreams = [const { None }; 3];
+        downstreams[at] = Some(downstream.clone());
+        let added = self.add(kept, position, parts, downstreams, |builder| {
+            let context = ProcessorContext {
+                base: base.clone(),
+                pipeline: pipeline.id.to_string().into(),
+                signal,
+                next: downstream,
+                ledger: ledger.clone(),
+                replaced: builder.replaced_table(&base.path),
+            };
+            (planned.factory.build)(&planned.settings, context).map(Instance::Processor)
+        });
+        match added {
+            Some(Instance::Processor(processor)) => Some(processor),
+            _ => None,
+        }
+    }
+
+    pub(super) fn connector(&mut self, id: &'a ComponentId) -> Option<PipelineTarget> {
+        if let Some(sink) = self.sinks.get(id) {
+            return Some(sink.clone());
+        }
+        let plan = self.plan;
+        let planned = plan.connectors.get(id)?;
+        let position = Position::of(Class::Connector, id);
+        // Every pipeline that ends in it asks. One error is enough.
+        if self.has_failed(position) {
+            return None;
+        }
+        let base = self.context(position);
+        let ledgers = self.ledgers(position, &base.path);
+        let nexts = Signal::ALL.map(|signal| {
+            let fed = fed_by(plan, id, signal);
+            let targets: Vec<_> = fed.map(|pipeline| self.pipeline(pipeline)).collect();
+            (!targets.is_empty()).then(|| FanOut::to(ledgers[signal as usize].clone(), targets))
+        });
+        let parts = parts(planned, used(&ledgers), used(&nexts));
+        let kept = self.kept(&base.path, &parts);
+        let downstreams = self.downstreams(kept.as_ref(), nexts);
+        let outputs = downstreams
+            .clone()
+            .map(|downstream| downstream.map(|downstream| downstream as Arc<dyn Consumer>));
+        let added = self.add(kept, position, parts, downstreams, |_| {
+            let context = ConnectorContext {
+                base,
+                outputs,
+                ledgers: ledgers.clone(),
+            };
+            (planned.factory.build)(&planned.settings, context).map(Instance::Connector)
+        });
+        let Some(Instance::Connector(connector)) = added else {
+            return None;
+        };
+        let sink = PipelineTarget {
+            consumer: connector,
+            ledgers,
+        };
+        self.sinks.insert(id.clone(), sink.clone());
+        Some(sink)
+    }
+
+    fn has_failed(&self, position: Position<'_>) -> bool {
+        let mut errors = self.errors.iter();
+        errors.any(|error| error.class == position.class && error.id == *position.id)
+    }
+
+    pub(super) fn receivers(&mut self) {
+        let plan = self.plan;
+        for (id, planned) in &plan.receivers {
+            let nexts = Signal::ALL.map(|signal| self.receiver_next(id, signal));
+            if nexts.iter().all(Option::is_none) {
+                continue;
+            }
+            let position = Position::of(Class::Receiver, id);
+            let base = self.context(position);
+            let parts = parts(planned, [false; 3], used(&nexts));
+            let kept = self.kept(&base.path, &parts);
+            let downstreams = self.downstreams(kept.as_ref(), nexts);
+            let entries = Signal::ALL.map(|signal| {
+                let downstream = downstreams[signal as usize].clone()?;
+                Some(self.receiver_entry(id, signal, downstream))
+            });
+            let added = self.add(kept, position, parts, downstreams, |_| {
+                let context = ReceiverContext { base, entries };
+                (planned.factory.build)(&planned.settings, context).map(Instance::Receiver)
+            });
+            if let Some(Instance::Receiver(receiver)) = added {
+                let readers = self.table_readers.after_receiver(plan, id);
+                self.connect_table(receiver.table(), &readers);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use crate::commands::load;
+    use crate::component::{ConnectorFactory, Factory, Shared};
+    use crate::config::{Class, Loader};
+    use crate::connectors::forward;
+    use crate::service::Graph;
+
+    static BROKEN: ConnectorFactory = Factory {
+        kind: forward::FACTORY.kind,
+        aliases: &[],
+        signals: forward::FACTORY.signals,
+        help: forward::FACTORY.help,
+        config: forward::FACTORY.config,
+        build: |_, cx| Err(cx.base.error("it is broken")),
+    };
+
+    #[test]
+    fn a_connector_that_can_not_be_built_is_one_error() {
+        let yaml = "yaml:
+receivers: {nop: {}}
+exporters: {nop: {}}
+connectors: {forward: {}}
+service:
+  pipelines:
+    logs/a: {receivers: [nop], exporters: [forward]}
+    logs/b: {receivers: [nop], exporters: [forward, nop]}
+    logs/end: {receivers: [forward], exporters: [nop]}";
+        let mut loaded =
+            load::load_from(Loader::default().config(yaml)).unwrap_or_else(|_| panic!("{yaml} should load"));
+        for planned in loaded.plan.connectors.values_mut() {
+            planned.factory = &BROKEN;
+        }
+        let built = Graph::build(&loaded.plan, &Arc::new(Shared::default()));
+        let errors = built.err().unwrap_or_default();
+        let found: Vec<_> = errors
+            .iter()
+            .map(|error| (error.class, error.id.to_string()))
+            .collect();
+        assert_eq!(found, [(Class::Connector, "forward".to_owned())]);
+    }
+}
