@@ -3,12 +3,10 @@
 //! `tidegate top`: the components of a running gateway, with their rates.
 
 mod snapshot;
-mod terminal;
 #[cfg(test)]
 mod tests;
 mod view;
 
-use std::io::IsTerminal;
 use std::time::{Duration, Instant};
 
 use tokio::signal::unix::{SignalKind, signal};
@@ -16,10 +14,10 @@ use tokio::sync::mpsc;
 use tokio::time::{MissedTickBehavior, interval, timeout};
 
 use self::snapshot::GraphSnapshot;
-use self::terminal::Screen;
-use self::view::{SortColumn, clip, screen, table};
+use self::view::{SortColumn, table};
 use super::Failure;
 use super::client::{self, Client, GatewayArgs, printable};
+use super::terminal::{self, Screen, clip, screen};
 use crate::print_line;
 
 /// Arguments of `tidegate top`.
@@ -122,8 +120,7 @@ async fn follow(mut state: TopState, mut answers: mpsc::Receiver<TopAnswer>) -> 
         listen(SignalKind::hangup())?,
         listen(SignalKind::window_change())?,
     );
-    let is_live = std::io::stdout().is_terminal();
-    let open = is_live.then(Screen::open).transpose();
+    let open = Screen::is_possible().then(Screen::open).transpose();
     let screen = open.map_err(Failure::io("the terminal"))?;
     let mut keys = screen.is_some().then(terminal::keys);
     loop {

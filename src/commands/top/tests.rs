@@ -5,7 +5,8 @@
 use serde_json::{Value, json};
 
 use super::snapshot::GraphSnapshot;
-use super::view::{SortColumn, screen, table};
+use super::view::{SortColumn, table};
+use crate::commands::terminal::screen;
 
 fn page(time: f64, instance: &str, items: u64, ids: &[String]) -> Value {
     let exporters = ids.iter().enumerate().map(|(at, id)| {

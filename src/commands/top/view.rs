@@ -4,6 +4,7 @@
 
 use super::snapshot::{TopGroup, TopRow};
 use crate::commands::client::printable;
+use crate::commands::terminal::clip;
 
 /// The column that orders the rows of each pipeline.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -96,15 +97,6 @@ fn cells(row: &TopRow) -> [String; 7] {
     ]
 }
 
-/// At most `width` characters; `~` marks a cut.
-pub(super) fn clip(text: String, width: usize) -> String {
-    if text.chars().count() <= width {
-        return text;
-    }
-    let kept = text.chars().take(width.saturating_sub(1));
-    kept.chain((width > 0).then_some('~')).collect()
-}
-
 /// A whole number below 100,000 exactly; three digits and a prefix above it.
 fn short(value: f64) -> String {
     const PREFIXES: [(f64, &str); 4] = [(1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")];
@@ -116,19 +108,4 @@ fn short(value: f64) -> String {
     prefix.map_or_else(String::new, |(scale, prefix)| {
         format!("{:.1}{prefix}", value / scale)
     })
-}
-
-/// The lines of a screen: `head` stays, the rest scrolls.
-pub(super) fn screen(
-    head: Vec<String>,
-    table: Vec<String>,
-    scroll: &mut usize,
-    height: usize,
-) -> Vec<String> {
-    let room = height.saturating_sub(head.len() + 1);
-    let mut table = table.into_iter();
-    let names = table.next();
-    *scroll = (*scroll).min(table.len().saturating_sub(room));
-    let shown = table.skip(*scroll).take(room);
-    head.into_iter().chain(names).chain(shown).take(height).collect()
 }
