@@ -6,6 +6,7 @@ use super::kit::gateway::tidegate;
 use super::kit::keda::Keda;
 use super::kit::{Gateway, SOON, free_port, http, wait_for};
 use serde_json::Value as Json;
+use std::ffi::OsStr;
 use std::os::unix::net::UnixDatagram;
 use std::path::PathBuf;
 use std::process::Output;
@@ -165,6 +166,27 @@ fn the_admin_pages_require_authentication() {
     let endpoint = format!("http://127.0.0.1:{}", scene.admin);
     let output = scene.run(&["query", "1", "--endpoint", &endpoint]);
     assert!(!output.status.success());
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(
+        said.contains("401") && said.contains("TIDEGATE_TOKEN_FILE"),
+        "{said}"
+    );
+    let file = scene.path("token");
+    std::fs::write(&file, "secret\n").expect("a file");
+    let missing = scene.path("no-such-token");
+    for (name, value, is_right) in [
+        ("TIDEGATE_TOKEN", OsStr::new("secret"), true),
+        ("TIDEGATE_TOKEN", OsStr::new("wrong"), false),
+        ("TIDEGATE_TOKEN_FILE", file.as_os_str(), true),
+        ("TIDEGATE_TOKEN_FILE", missing.as_os_str(), false),
+    ] {
+        let mut command = tidegate();
+        command
+            .args(["query", "1", "--endpoint", &endpoint])
+            .env(name, value);
+        let output = command.output().expect("a command");
+        assert_eq!(output.status.success(), is_right, "{name} {value:?}: {output:?}");
+    }
     let asked = scene.text(&[
         "query",
         "1",
