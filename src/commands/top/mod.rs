@@ -204,8 +204,15 @@ impl TopState {
         let paused = if self.is_paused { "  paused" } else { "" };
         let every = humantime::format_duration(self.interval);
         let first = format!("{}  every {every}  sort {:?}{paused}", self.endpoint, self.sort);
-        let summary = self.now.as_ref().map_or("no answer yet", |now| &*now.summary);
-        let mut head = vec![first, summary.to_owned()];
+        let summary = match &self.now {
+            Some(now) => {
+                let cpu = now.cpu(self.before.as_ref());
+                let cpu = cpu.map_or_else(|| "-".to_owned(), |percent| format!("{percent:.0}%"));
+                format!("cpu {cpu}  {}", now.summary)
+            }
+            None => "no answer yet".to_owned(),
+        };
+        let mut head = vec![first, summary];
         if let Some(why) = &self.stale {
             let age = self.received.elapsed().as_secs();
             head.push(format!("stale for {age} s: {why}"));

@@ -18,6 +18,7 @@ mod output_descriptor;
 pub mod overview;
 pub mod patterns;
 pub mod queue_level;
+pub mod send_times;
 pub mod reloads;
 pub mod services;
 pub mod shared;
