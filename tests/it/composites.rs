@@ -9,7 +9,7 @@ use serde_json::Value as Json;
 use std::ffi::OsStr;
 use std::os::unix::net::UnixDatagram;
 use std::path::PathBuf;
-use std::process::Output;
+use std::process::{Command, Output};
 use tempfile::TempDir;
 use tonic::Code;
 
@@ -154,6 +154,40 @@ fn commands_ask_what_a_gateway_holds() {
             "{arguments:?}: {said}"
         );
     }
+    scene.gateway.stop();
+}
+
+/// Sources the script for bash, and completes the third argument.
+const COMPLETE: &str = r#"
+source <("$0" completion bash)
+COMP_WORDS=("$0" composites "$1" "$2")
+COMP_CWORD=3
+_tidegate_with_composites "$0" "$2" "$1"
+echo "${COMPREPLY[@]}"
+"#;
+
+#[test]
+fn bash_completes_the_names_that_the_gateway_has() {
+    let scene = start();
+    let admin = format!("unix:{}", scene.path("admin.sock").display());
+    let complete = |arguments: [&str; 2], admin: &str| {
+        let mut command = Command::new("bash");
+        command
+            .args(["-c", COMPLETE, env!("CARGO_BIN_EXE_tidegate")])
+            .args(arguments)
+            .env("TIDEGATE_ADMIN", admin);
+        let output = command.output().expect("bash runs");
+        assert!(output.stderr.is_empty(), "{output:?}");
+        String::from_utf8_lossy(&output.stdout).trim().to_owned()
+    };
+    scene.send("queue:7|g|#model:m");
+    wait_for(SOON, "the name", || {
+        (complete(["get", "de"], &admin) == "depth").then_some(())
+    });
+    assert_eq!(complete(["watch", "x"], &admin), "");
+    assert!(complete(["get", "--js"], &admin).contains("--json"));
+    let closed = format!("127.0.0.1:{}", free_port());
+    assert_eq!(complete(["get", "de"], &closed), "");
     scene.gateway.stop();
 }
 
