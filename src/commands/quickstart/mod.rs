@@ -101,11 +101,12 @@ async fn show_until_over(shared: &Shared, lines: &[String], seconds: Option<f64>
 
 /// Shows the table: in place on a terminal, else line by line.
 async fn show(shared: &Shared, lines: &[String]) {
-    if !Screen::is_possible() {
-        return print(shared).await;
+    if Screen::is_possible() {
+        // A terminal that is gone ends the command.
+        let _ = draw(shared, lines).await;
+    } else {
+        print(shared).await;
     }
-    // A terminal that is gone ends the command.
-    let _ = draw(shared, lines).await;
 }
 
 async fn print(shared: &Shared) {
