@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::{Request, Uri};
+use http::{Request, StatusCode, Uri};
 use http_body_util::Empty;
 use hyper::body::Incoming;
 use hyper_util::client::legacy::Client as Http;
@@ -15,12 +15,16 @@ use serde_json::Value;
 
 use super::Failure;
 use crate::component::Held;
+use crate::config::read_file;
 use crate::net::client::{Connector, UseTls, http_client};
 use crate::net::read_answer;
 use crate::net::tls::{ALPN_HTTP, TlsClientConfig};
 
 /// A longer answer is not read.
 const MAX_ANSWER: usize = 256 << 20;
+
+/// The help for answers that want credentials.
+const TOKEN_HINT: &str = "set TIDEGATE_TOKEN_FILE or TIDEGATE_TOKEN to the bearer token, or use `--header`";
 
 /// How long an answer may take to begin.
 const PATIENCE: Duration = Duration::from_secs(90);
@@ -39,10 +43,25 @@ pub struct GatewayArgs {
     /// A header of every request as `NAME: VALUE`, for example `Authorization: Bearer ...`
     #[arg(long = "header", global = true, value_name = "HEADER")]
     headers: Vec<String>,
+    /// File with a bearer token for the gateway. A header `Authorization` of `--header` goes first
+    #[arg(
+        long,
+        global = true,
+        env = "TIDEGATE_TOKEN_FILE",
+        value_name = "FILE",
+        value_hint = clap::ValueHint::FilePath
+    )]
+    token_file: Option<PathBuf>,
     /// PEM file of the certificates to trust for https
     #[arg(long, global = true, value_name = "FILE")]
     ca_file: Option<PathBuf>,
+    /// Whether the gateway gets a token.
+    #[arg(skip = true)]
+    has_token: bool,
 }
+
+/// The variable of the bearer token. There is no option for it, because all users of the system see command lines.
+const TOKEN: &str = "TIDEGATE_TOKEN";
 
 impl GatewayArgs {
     /// An endpoint without credentials.
@@ -50,13 +69,29 @@ impl GatewayArgs {
         Self {
             endpoint: endpoint.to_owned(),
             headers: Vec::new(),
+            token_file: None,
             ca_file: None,
+            has_token: false,
         }
     }
 
     /// The endpoint as given.
     pub(super) fn endpoint(&self) -> &str {
         &self.endpoint
+    }
+
+    /// The bearer token of the file, or else of the variable.
+    fn token(&self) -> Result<Option<String>, Failure> {
+        let token = match &self.token_file {
+            _ if !self.has_token => None,
+            Some(file) => {
+                let text = read_file(file);
+                Some(text.map_err(Failure::io(format!("--token-file {}", file.display())))?)
+            }
+            None => std::env::var(TOKEN).ok(),
+        };
+        let token = token.map(|token| token.trim().to_owned());
+        Ok(token.filter(|token| !token.is_empty()))
     }
 }
 
@@ -83,13 +118,21 @@ impl Client {
                 .ok_or_else(|| Failure::Message(format!("--header `{text}`: expected NAME: VALUE")))?;
             Ok((name.trim().to_owned(), value.trim().to_owned()))
         };
+        let mut headers: Vec<(String, String)> =
+            place.headers.iter().map(header).collect::<Result<_, Failure>>()?;
+        let is_set = headers
+            .iter()
+            .any(|(name, _)| name.eq_ignore_ascii_case("authorization"));
+        if !is_set && let Some(token) = place.token()? {
+            headers.push(("authorization".to_owned(), format!("Bearer {token}")));
+        }
         Ok(Self {
             http: http_client().build(connector),
             base: match socket {
                 Some(_) => "http://localhost".to_owned(),
                 None => base(&place.endpoint),
             },
-            headers: place.headers.iter().map(header).collect::<Result<_, Failure>>()?,
+            headers,
         })
     }
 
@@ -108,7 +151,7 @@ impl Client {
         }
         let request = request
             .body(Empty::new())
-            .map_err(|error| Failure::Message(format!("--header: {error}")))?;
+            .map_err(|error| Failure::Message(format!("--header, or the token: {error}")))?;
         let answer = tokio::time::timeout(PATIENCE, self.http.request(request)).await;
         let answer = answer
             .map_err(|_| Failure::Message(format!("{}: no answer", self.base)))?
@@ -119,10 +162,14 @@ impl Client {
         let status = answer.status();
         let said = read(answer.into_body()).await.unwrap_or_default();
         let said = why(&said).unwrap_or_else(|| String::from_utf8_lossy(&said).trim().to_owned());
-        Err(Failure::Message(if said.is_empty() {
+        let said = if said.is_empty() {
             format!("{}: {status}", self.base)
         } else {
             said
+        };
+        Err(Failure::Message(match status {
+            StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => format!("{said} ({status}; {TOKEN_HINT})"),
+            _ => said,
         }))
     }
 

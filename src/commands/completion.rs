@@ -11,6 +11,23 @@ use clap_complete::Shell;
 use super::components;
 use super::{Cli, Failure};
 use crate::config::Class;
+use crate::print_line;
+
+/// Adds the names of composites to the script for bash. The gateway at `TIDEGATE_ADMIN` has them. Without an answer within a
+/// second there are none, and no message.
+const BASH_COMPOSITES: &str = r#"
+_tidegate_with_composites() {
+    if [[ $COMP_CWORD -eq 3 && ${COMP_WORDS[1]} == composites && ${COMP_WORDS[2]} == @(get|watch) && $2 != -* ]]; then
+        local name
+        COMPREPLY=()
+        while IFS= read -r name; do
+            [[ $name == "$2"* ]] && COMPREPLY+=("$name")
+        done < <(timeout 1 "$1" composites ls --names 2>/dev/null)
+    else
+        _tidegate "$@"
+    fi
+}
+complete -F _tidegate_with_composites -o bashdefault -o default tidegate"#;
 
 /// Arguments of `completion`.
 #[derive(Debug, clap::Args)]
@@ -26,6 +43,9 @@ pub struct CompletionArgs {
 /// None: failed writes to standard output are not reported.
 pub fn run(args: &CompletionArgs) -> Result<(), Failure> {
     clap_complete::generate(args.shell, &mut described(), "tidegate", &mut std::io::stdout());
+    if args.shell == Shell::Bash {
+        print_line!("{BASH_COMPOSITES}");
+    }
     Ok(())
 }
 

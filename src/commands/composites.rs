@@ -29,6 +29,9 @@ enum What {
         /// Print the gateway's answer unchanged, as JSON
         #[arg(long)]
         json: bool,
+        /// Print names only, those that a shell needs not quote
+        #[arg(long, hide = true)]
+        names: bool,
     },
     /// Show one composite with all details
     Get {
@@ -71,7 +74,8 @@ pub fn run(args: &CompositesArgs) -> Result<(), Failure> {
     client::run(&args.place, |client| async move {
         match &args.what {
             None => list(client, false).await,
-            Some(What::Ls { json }) => list(client, *json).await,
+            Some(What::Ls { names: true, .. }) => list_names(client).await,
+            Some(What::Ls { json, .. }) => list(client, *json).await,
             Some(What::Get { name, labels, json }) => get(client, name, labels, *json).await,
             Some(What::Watch {
                 name,
@@ -128,6 +132,24 @@ async fn list(client: Client, json: bool) -> Result<(), Failure> {
     let rows: Vec<Vec<String>> = sets(&answer).iter().map(row).collect();
     print_line!("{}", table(&HEAD, &rows).trim_end());
     print_errors(sets(&answer));
+    Ok(())
+}
+
+/// For the completion of shells, to which a gateway must not give commands.
+async fn list_names(client: Client) -> Result<(), Failure> {
+    let answer = client.get(PATH, &[]).await?;
+    let is_plain = |name: &&str| {
+        name.bytes()
+            .all(|byte| byte.is_ascii_alphanumeric() || b"_.-".contains(&byte))
+    };
+    let names: BTreeSet<&str> = sets(&answer)
+        .iter()
+        .filter_map(|set| set["name"].as_str())
+        .filter(is_plain)
+        .collect();
+    for name in names {
+        print_line!("{name}");
+    }
     Ok(())
 }
 

@@ -21,6 +21,7 @@ mod reload;
 pub mod ring;
 pub mod run;
 pub mod support_bundle;
+mod terminal;
 pub mod top;
 pub mod validate;
 pub mod version;

@@ -28,9 +28,10 @@ pub struct SupportBundleArgs {
     /// Directory to make. It must not exist. Unset: `tidegate-support-` and the time, in the present directory
     #[arg(long, value_name = "DIRECTORY")]
     output: Option<PathBuf>,
-    /// Page of the gateway's own metrics: HOST:PORT, or a URL without a path
-    #[arg(long, value_name = "ENDPOINT", default_value = "127.0.0.1:8888")]
-    metrics: String,
+    /// Page of the gateway's own metrics: HOST:PORT, or a URL without a path. Unset: the page of `--config`, else
+    /// 127.0.0.1:8888
+    #[arg(long, value_name = "ENDPOINT")]
+    metrics: Option<String>,
     #[command(flatten)]
     config: load::ConfigArgs,
     #[command(flatten)]
@@ -62,6 +63,9 @@ const SYSTEM_FILES: [&str; 6] = [
 /// Prefixes of variables whose names, and not values, are in the bundle.
 const VARIABLES: [&str; 4] = ["TIDEGATE_", "OTEL_", "KUBERNETES_SERVICE_HOST", "NIXL_"];
 
+/// The page of own metrics, if neither an option nor a configuration has one.
+const OWN_METRICS: &str = "127.0.0.1:8888";
+
 /// Writes the files, and prints the directory.
 ///
 /// # Errors
@@ -70,16 +74,18 @@ pub fn run(args: &SupportBundleArgs) -> Result<(), Failure> {
     let mut bundle = Bundle::create(args.output.clone().unwrap_or_else(default_directory))?;
     bundle.write("version.txt", &version::text())?;
     bundle.write("environment.txt", &environment())?;
-    if args.config.is_given() {
-        bundle.add_config(&args.config)?;
-    }
+    let configured = if args.config.is_given() {
+        bundle.add_config(&args.config)?
+    } else {
+        None
+    };
+    let metrics = args.metrics.clone().or(configured);
+    let metrics = metrics.as_deref().unwrap_or(OWN_METRICS);
     let pages = &mut bundle;
     let answered = client::run(&args.place, move |client| add_pages(pages, client));
     bundle.note("the pages of `admin`", answered);
     let page = &mut bundle;
-    let answered = client::run(&GatewayArgs::at(&args.metrics), move |client| {
-        add_metrics(page, client)
-    });
+    let answered = client::run(&GatewayArgs::at(metrics), move |client| add_metrics(page, client));
     bundle.note("own-metrics.txt", answered);
     bundle.finish()
 }
@@ -122,8 +128,9 @@ impl Bundle {
         }
     }
 
-    /// The configuration of the files, which the gateway may have refused, and what is wrong with it.
-    fn add_config(&mut self, config: &load::ConfigArgs) -> Result<(), Failure> {
+    /// Adds the configuration of the files, which the gateway may have refused, and what is wrong with it. Gives its first
+    /// page of own metrics.
+    fn add_config(&mut self, config: &load::ConfigArgs) -> Result<Option<String>, Failure> {
         let checked = load::check(config);
         match checked.document.as_ref().filter(|_| checked.is_read) {
             Some(document) => {
@@ -133,7 +140,10 @@ impl Bundle {
                 .missing
                 .push("config.yaml: a file can't be read; see `problems.txt`".to_owned()),
         }
-        self.write("problems.txt", &checked.problems.to_string())
+        self.write("problems.txt", &checked.problems.to_string())?;
+        let pages = checked.plan.and_then(|plan| plan.telemetry.metrics.pages().ok());
+        let first = pages.and_then(|pages| pages.into_iter().next());
+        Ok(first.map(|(endpoint, _)| endpoint.to_string()))
     }
 
     fn finish(self) -> Result<(), Failure> {

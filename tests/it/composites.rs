@@ -6,9 +6,10 @@ use super::kit::gateway::tidegate;
 use super::kit::keda::Keda;
 use super::kit::{Gateway, SOON, free_port, http, wait_for};
 use serde_json::Value as Json;
+use std::ffi::OsStr;
 use std::os::unix::net::UnixDatagram;
 use std::path::PathBuf;
-use std::process::Output;
+use std::process::{Command, Output};
 use tempfile::TempDir;
 use tonic::Code;
 
@@ -156,6 +157,40 @@ fn commands_ask_what_a_gateway_holds() {
     scene.gateway.stop();
 }
 
+/// Sources the script for bash, and completes the third argument.
+const COMPLETE: &str = r#"
+source <("$0" completion bash)
+COMP_WORDS=("$0" composites "$1" "$2")
+COMP_CWORD=3
+_tidegate_with_composites "$0" "$2" "$1"
+echo "${COMPREPLY[@]}"
+"#;
+
+#[test]
+fn bash_completes_the_names_that_the_gateway_has() {
+    let scene = start();
+    let admin = format!("unix:{}", scene.path("admin.sock").display());
+    let complete = |arguments: [&str; 2], admin: &str| {
+        let mut command = Command::new("bash");
+        command
+            .args(["-c", COMPLETE, env!("CARGO_BIN_EXE_tidegate")])
+            .args(arguments)
+            .env("TIDEGATE_ADMIN", admin);
+        let output = command.output().expect("bash runs");
+        assert!(output.stderr.is_empty(), "{output:?}");
+        String::from_utf8_lossy(&output.stdout).trim().to_owned()
+    };
+    scene.send("queue:7|g|#model:m");
+    wait_for(SOON, "the name", || {
+        (complete(["get", "de"], &admin) == "depth").then_some(())
+    });
+    assert_eq!(complete(["watch", "x"], &admin), "");
+    assert!(complete(["get", "--js"], &admin).contains("--json"));
+    let closed = format!("127.0.0.1:{}", free_port());
+    assert_eq!(complete(["get", "de"], &closed), "");
+    scene.gateway.stop();
+}
+
 #[test]
 fn the_admin_pages_require_authentication() {
     let scene = start();
@@ -165,6 +200,27 @@ fn the_admin_pages_require_authentication() {
     let endpoint = format!("http://127.0.0.1:{}", scene.admin);
     let output = scene.run(&["query", "1", "--endpoint", &endpoint]);
     assert!(!output.status.success());
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(
+        said.contains("401") && said.contains("TIDEGATE_TOKEN_FILE"),
+        "{said}"
+    );
+    let file = scene.path("token");
+    std::fs::write(&file, "secret\n").expect("a file");
+    let missing = scene.path("no-such-token");
+    for (name, value, is_right) in [
+        ("TIDEGATE_TOKEN", OsStr::new("secret"), true),
+        ("TIDEGATE_TOKEN", OsStr::new("wrong"), false),
+        ("TIDEGATE_TOKEN_FILE", file.as_os_str(), true),
+        ("TIDEGATE_TOKEN_FILE", missing.as_os_str(), false),
+    ] {
+        let mut command = tidegate();
+        command
+            .args(["query", "1", "--endpoint", &endpoint])
+            .env(name, value);
+        let output = command.output().expect("a command");
+        assert_eq!(output.status.success(), is_right, "{name} {value:?}: {output:?}");
+    }
     let asked = scene.text(&[
         "query",
         "1",

@@ -48,6 +48,7 @@ mod processes;
 mod processors;
 mod promql;
 mod query;
+mod quickstart;
 mod readers;
 mod real_exporters;
 mod refused;

@@ -415,7 +415,7 @@ fn a_configuration_that_can_not_start_changes_nothing() {
     let telemetry = of(BASE) + "  telemetry: {resource: {a: b}}\n";
     let why = live.refuses(&telemetry);
     assert!(
-        why.contains("service::telemetry can't change while the gateway runs"),
+        why.contains("service::telemetry::resource can't change while the gateway runs"),
         "{why}"
     );
     let log = live.gateway.stderr().text();

@@ -13,6 +13,7 @@ use super::kit::query_api::Sample;
 use super::kit::{
     Answer, Gateway, OtlpSink, Prometheus, Release, SOON, Target, free_port, http, wait_for, wait_until,
 };
+use serde::de::{Deserialize, Deserializer, IgnoredAny, MapAccess, Visitor};
 use std::collections::BTreeMap;
 
 /// Everything that a page of text can have.
@@ -255,4 +256,60 @@ fn a_target_that_is_gone_ends_at_every_sink() {
     let said = gateway.stop();
     assert!(said.contains("scrape failed"), "{said}");
     assert_eq!(said.matches("the target is back").count(), 1, "{said}");
+}
+
+/// The keys of a line of JSON, those that come twice too.
+struct LineKeys(Vec<String>);
+
+impl<'de> Deserialize<'de> for LineKeys {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct KeyVisitor;
+        impl<'de> Visitor<'de> for KeyVisitor {
+            type Value = LineKeys;
+            fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.write_str("an object")
+            }
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<LineKeys, A::Error> {
+                let mut keys = Vec::new();
+                while let Some((key, IgnoredAny)) = map.next_entry::<String, IgnoredAny>()? {
+                    keys.push(key);
+                }
+                Ok(LineKeys(keys))
+            }
+        }
+        deserializer.deserialize_map(KeyVisitor)
+    }
+}
+
+#[test]
+fn no_log_line_of_a_failed_scrape_has_a_key_twice() {
+    let at = free_port();
+    let mut gateway = Gateway::start(&format!(
+        "receivers:
+  prometheus:
+    config:
+      scrape_configs:
+        - {{job_name: app, scrape_interval: 100ms, scrape_timeout: 100ms, static_configs: [{{targets: ['127.0.0.1:{at}']}}]}}
+exporters: {{nop: }}
+service:
+  telemetry: {{logs: {{encoding: json, level: debug}}}}
+  pipelines: {{metrics: {{receivers: [prometheus], exporters: [nop]}}}}
+"
+    ));
+    let failed = gateway.wait_for_log("scrape failed");
+    let url = format!("\"scrape_target\":\"http://127.0.0.1:{at}/metrics\"");
+    assert!(failed.contains(&url), "{failed}");
+    let target = Target::start_on(at);
+    target.answer("/metrics", Answer::text("alive 1\n"));
+    gateway.wait_for_log("the target is back");
+    let log = gateway.stop();
+    let lines: Vec<&str> = log.lines().filter(|line| line.starts_with('{')).collect();
+    assert!(lines.len() > 2, "{log}");
+    for line in lines {
+        let LineKeys(mut keys) = serde_json::from_str(line).expect("a line is JSON");
+        let all = keys.len();
+        keys.sort();
+        keys.dedup();
+        assert_eq!(keys.len(), all, "{line}");
+    }
 }

@@ -103,3 +103,30 @@ fn a_support_bundle_has_the_facts_and_no_secret() {
     );
     assert!(rest.join("config.yaml").is_file());
 }
+
+#[test]
+fn the_configuration_says_where_own_metrics_are() {
+    let (admin, directory) = (free_port(), TempDir::new().expect("a temporary directory"));
+    let yaml = config(admin, free_port());
+    let gateway = Gateway::start_with(&yaml, |command| {
+        command.env("SUPPORT_KEY", SECRETS[1]);
+    });
+    let file = directory.path().join("gateway.yaml");
+    let own = gateway.telemetry_port();
+    let telemetry = format!("  telemetry: {{metrics: {{address: \"127.0.0.1:{own}\"}}}}\n");
+    let yaml = yaml.replace("[health_check, admin]", "[admin]") + &telemetry;
+    std::fs::write(&file, yaml).expect("a writable directory");
+    let whole = directory.path().join("whole");
+    let output = tidegate()
+        .args(["support-bundle", "--endpoint", &format!("127.0.0.1:{admin}")])
+        .arg("--output")
+        .arg(&whole)
+        .arg("--config")
+        .arg(&file)
+        .env("SUPPORT_KEY", SECRETS[1])
+        .output()
+        .expect("it starts");
+    assert!(output.status.success(), "{output:?}");
+    assert!(whole.join("own-metrics.txt").is_file());
+    gateway.stop();
+}

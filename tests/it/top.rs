@@ -43,11 +43,27 @@ service:
             let line = text.lines().find(|line| line.trim_start().starts_with(name))?;
             line.split_whitespace().nth(4).map(str::to_owned)
         };
-        ["receiver otlp", "exporter otlp"].map(total) == [Some("3".to_owned()), Some("3".to_owned())]
+        let totals = ["receiver otlp", "exporter otlp"].map(total);
+        totals == [Some("3".to_owned()), Some("3".to_owned())] && has_latencies(&text)
     });
     assert!(!text.contains('\x1b'), "{text}");
     assert!(text.contains("ready") && text.contains("\nmetrics\n"), "{text}");
+    let cpu = text.lines().find_map(|line| line.strip_prefix("cpu "));
+    let (percent, _) = cpu
+        .and_then(|rest| rest.split_once('%'))
+        .expect("the use of processors");
+    assert!(percent.parse::<u32>().is_ok(), "{text}");
     gateway.stop();
+}
+
+/// Whether the exporter has latencies: the two columns before the reasons of drops.
+fn has_latencies(text: &str) -> bool {
+    let mut lines = text.lines().map(str::trim_start);
+    let sent = lines.find(|line| line.starts_with("exporter otlp"));
+    sent.is_some_and(|line| {
+        let latencies: Vec<&str> = line.split_whitespace().skip(9).take(2).collect();
+        latencies.len() == 2 && latencies.iter().all(|cell| cell.ends_with('s'))
+    })
 }
 
 /// Runs the command of its arguments in a pseudo-terminal, widens it, quits, and prints `restored`.

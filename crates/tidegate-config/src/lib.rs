@@ -13,6 +13,7 @@
 
 mod check;
 mod decode;
+mod difference;
 mod document;
 mod edit;
 mod expressions;
@@ -39,6 +40,7 @@ mod yaml_type;
 
 pub use check::Registry;
 pub use decode::{Decode, TypeHelp, wrong_type};
+pub use difference::differences;
 pub use document::{Component, Document, Pipeline, Reference, Service};
 pub use foreign::instead;
 pub use format::format_text;

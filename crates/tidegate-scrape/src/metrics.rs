@@ -152,7 +152,7 @@ impl ScrapeMetrics {
         self.log_throttled(reason, |suppressed| {
             let (receiver, job) = (&*self.receiver, &*self.job);
             let remedy = remedy(reason);
-            tracing::warn!(receiver, job, %target, reason, suppressed, "scrape failed: {why}{remedy}");
+            tracing::warn!(receiver, job, scrape_target = %target, reason, suppressed, "scrape failed: {why}{remedy}");
         });
     }
 
@@ -160,7 +160,8 @@ impl ScrapeMetrics {
     fn back(&self, target: &dyn Display, lasted: Duration) {
         self.log_throttled("back", |suppressed| {
             let (receiver, job) = (&*self.receiver, &*self.job);
-            tracing::info!(receiver, job, %target, after = %Brief(lasted), suppressed, "the target is back");
+            let after = Brief(lasted);
+            tracing::info!(receiver, job, scrape_target = %target, %after, suppressed, "the target is back");
         });
     }
 

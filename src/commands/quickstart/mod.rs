@@ -3,18 +3,23 @@
 //! `quickstart`: the main job at work with no set-up. A child process writes the rings of a simulated 8-rank NIXL node;
 //! the gateway drains, aggregates and serves them; the terminal shows where to look, and the composites as they change.
 
+mod addresses;
+mod rings;
 mod table;
 
-use std::io::IsTerminal;
-use std::net::TcpListener;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::signal::unix::{SignalKind, signal};
+
+use self::addresses::Addresses;
+use self::rings::Rings;
 use super::Failure;
 use super::load::load_from;
 use super::run::{Signals, runtime, serve};
+use super::terminal::{self, Screen, clip, screen};
 use crate::component::Shared;
 use crate::config::Loader;
 use crate::print_line;
@@ -31,7 +36,8 @@ const CHILD_GRACE: Duration = Duration::from_millis(500);
 /// Arguments of `quickstart`.
 #[derive(Debug, clap::Args)]
 #[command(
-    after_help = "Ctrl-C stops it and leaves nothing behind. It replaces ports that are in use by free ones."
+    after_help = "Ctrl-C or q stops it and leaves nothing behind. It replaces ports that are in use by free ones. It removes the \
+rings of earlier runs that were killed."
 )]
 pub struct QuickstartArgs {
     /// Transfers per second of each simulated agent
@@ -40,84 +46,45 @@ pub struct QuickstartArgs {
     /// Stop after this number of seconds
     #[arg(long)]
     seconds: Option<f64>,
+    /// Existing directory for the rings; they get a directory in it. Unset: /dev/shm or, if that is not writable, the
+    /// directory for temporary files
+    #[arg(long, value_name = "DIR", value_hint = clap::ValueHint::DirPath)]
+    directory: Option<PathBuf>,
 }
-
-/// A place of the configuration that listens, with its usual port.
-struct Listens {
-    what: &'static str,
-    option: &'static str,
-    port: u16,
-    path: &'static str,
-}
-
-/// Everything of the configuration that listens.
-const LISTENS: [Listens; 6] = [
-    Listens {
-        what: "Prometheus scrape",
-        option: "exporters.prometheus.endpoint",
-        port: 9464,
-        path: "/metrics",
-    },
-    Listens {
-        what: "composites as JSON",
-        option: "extensions.admin.endpoint",
-        port: 8080,
-        path: "/api/v1/composites",
-    },
-    Listens {
-        what: "own metrics",
-        option: "service.telemetry.metrics.address",
-        port: 8888,
-        path: "/metrics",
-    },
-    Listens {
-        what: "health",
-        option: "extensions.health_check.endpoint",
-        port: 13133,
-        path: "/",
-    },
-    Listens {
-        what: "OTLP over gRPC, in",
-        option: "receivers.otlp.protocols.grpc.endpoint",
-        port: 4317,
-        path: "",
-    },
-    Listens {
-        what: "OTLP over HTTP, in",
-        option: "receivers.otlp.protocols.http.endpoint",
-        port: 4318,
-        path: "",
-    },
-];
 
 /// Runs until Ctrl-C.
 ///
 /// # Errors
 /// The system refuses the directory, a port or the simulation, or the gateway can't start.
 pub fn run(args: &QuickstartArgs) -> Result<(), Failure> {
-    let rings = Rings::make()?;
-    let mut loader = Loader::default().text("quickstart.yaml", CONFIG);
-    print_line!(
-        "tidegate quickstart: a simulated 8-rank NIXL node writes its rings to {}",
-        rings.directory.display()
-    );
-    for listens in &LISTENS {
-        let address = format!("127.0.0.1:{}", free_port(listens.port)?);
-        print_line!("  {:<20} http://{address}{}", listens.what, listens.path);
-        loader = loader.set(format!("{}={address}", listens.option));
+    let bases = rings::bases(args.directory.as_deref());
+    let removed: Vec<PathBuf> = bases
+        .iter()
+        .flat_map(|base| rings::remove_leftovers(base))
+        .collect();
+    let rings = Rings::create(&bases)?;
+    let addresses = Addresses::choose()?;
+    let lines = addresses.lines(&rings.directory);
+    for line in &lines {
+        print_line!("{line}");
     }
+    for directory in removed {
+        print_line!("removed {}, which a killed run left", directory.display());
+    }
+    let loader = Loader::default().text("quickstart.yaml", CONFIG);
+    let loader = addresses.settings().into_iter().fold(loader, Loader::set);
     let directory = rings.directory.display().to_string();
     let loaded = load_from(loader.env(move |name| (name == "QUICKSTART_RINGS").then(|| directory.clone())))?;
     let _child = Simulation::start(&rings, args.rate)?;
     let shared = Arc::new(Shared::default());
     let shown = shared.clone();
     runtime()?.block_on(serve(loaded, None, shared, async |signals: &mut Signals| {
-        show_until_over(&shown, args.seconds, signals).await;
+        show_until_over(&shown, &lines, args.seconds, signals).await;
     }))
 }
 
-/// Draws the table until a signal comes or the time is up.
-async fn show_until_over(shared: &Shared, seconds: Option<f64>, signals: &mut Signals) {
+/// Shows the table until a signal or a key comes, or the time is up.
+async fn show_until_over(shared: &Shared, lines: &[String], seconds: Option<f64>, signals: &mut Signals) {
     let over = async {
         match seconds {
             Some(seconds) => tokio::time::sleep(Duration::from_secs_f64(seconds.max(0.0))).await,
@@ -127,58 +94,57 @@ async fn show_until_over(shared: &Shared, seconds: Option<f64>, signals: &mut Si
     tokio::select! {
         () = signals.stop() => {}
         () = over => {}
-        () = draw(shared) => {}
+        () = show(shared, lines) => {}
     }
-    print_line!("\nstopping");
+    print_line!("stopping");
 }
 
-async fn draw(shared: &Shared) {
-    let terminal = std::io::stdout().is_terminal();
-    let mut interval = tokio::time::interval(if terminal { REDRAW } else { REPRINT });
-    let mut lines = 0;
+/// Shows the table: in place on a terminal, else line by line.
+async fn show(shared: &Shared, lines: &[String]) {
+    if Screen::is_possible() {
+        // A terminal that is gone ends the command.
+        let _ = draw(shared, lines).await;
+    } else {
+        print(shared).await;
+    }
+}
+
+async fn print(shared: &Shared) {
+    let mut ticks = tokio::time::interval(REPRINT);
     // The first tick comes at once, when there is nothing to show yet.
-    interval.tick().await;
+    ticks.tick().await;
     loop {
-        interval.tick().await;
-        let table = table::render(&shared.composites.list());
-        if terminal && lines > 0 {
-            // Up to where the table began, and everything below erased.
-            print!("\x1b[{lines}A\x1b[J");
+        ticks.tick().await;
+        for line in table::lines(&shared.composites.list()) {
+            print_line!("{line}");
         }
-        lines = table.lines().count();
-        print_line!("{}", table.trim_end());
     }
 }
 
-/// The usual port where it is free, else any.
-fn free_port(usual: u16) -> Result<u16, Failure> {
-    let bound = TcpListener::bind(("127.0.0.1", usual)).or_else(|_| TcpListener::bind(("127.0.0.1", 0)));
-    let address = bound.and_then(|listener| listener.local_addr());
-    address
-        .map(|address| address.port())
-        .map_err(Failure::io("looking for a free port"))
-}
-
-/// A directory of our own for the rings, removed at the end.
-struct Rings {
-    directory: PathBuf,
-}
-
-impl Rings {
-    fn make() -> Result<Self, Failure> {
-        let shm = PathBuf::from("/dev/shm");
-        let base = if shm.is_dir() { shm } else { std::env::temp_dir() };
-        let directory = base.join(format!("tidegate-quickstart-{}", std::process::id()));
-        std::fs::create_dir_all(&directory)
-            .map_err(Failure::io(format!("making {}", directory.display())))?;
-        Ok(Self { directory })
-    }
-}
-
-impl Drop for Rings {
-    fn drop(&mut self) {
-        // The command does not fail because of left-overs in a temporary directory.
-        let _ = std::fs::remove_dir_all(&self.directory);
+/// Draws until the key q or a hangup. `lines` stay above the table.
+async fn draw(shared: &Shared, lines: &[String]) -> std::io::Result<()> {
+    let mut hangup = signal(SignalKind::hangup())?;
+    let terminal = Screen::open()?;
+    let mut keys = terminal::keys();
+    let mut ticks = tokio::time::interval(REDRAW);
+    let mut scroll: usize = 0;
+    loop {
+        tokio::select! {
+            _ = ticks.tick() => {}
+            _ = hangup.recv() => return Ok(()),
+            Some(key) = keys.recv() => match key {
+                b'q' => return Ok(()),
+                b'j' => scroll = scroll.saturating_add(1),
+                b'k' => scroll = scroll.saturating_sub(1),
+                _ => {}
+            },
+        }
+        let (width, height) = Screen::size();
+        let fit =
+            |lines: Vec<String>| -> Vec<String> { lines.into_iter().map(|line| clip(line, width)).collect() };
+        let head = fit(lines.to_vec());
+        let table = fit(table::lines(&shared.composites.list()));
+        terminal.draw(&screen(head, table, &mut scroll, height), lines.len())?;
     }
 }
 

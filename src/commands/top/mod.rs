@@ -3,12 +3,10 @@
 //! `tidegate top`: the components of a running gateway, with their rates.
 
 mod snapshot;
-mod terminal;
 #[cfg(test)]
 mod tests;
 mod view;
 
-use std::io::IsTerminal;
 use std::time::{Duration, Instant};
 
 use tokio::signal::unix::{SignalKind, signal};
@@ -16,10 +14,10 @@ use tokio::sync::mpsc;
 use tokio::time::{MissedTickBehavior, interval, timeout};
 
 use self::snapshot::GraphSnapshot;
-use self::terminal::Screen;
-use self::view::{SortColumn, clip, screen, table};
+use self::view::{SortColumn, table};
 use super::Failure;
 use super::client::{self, Client, GatewayArgs, printable};
+use super::terminal::{self, Screen, clip, screen};
 use crate::print_line;
 
 /// Arguments of `tidegate top`.
@@ -122,8 +120,7 @@ async fn follow(mut state: TopState, mut answers: mpsc::Receiver<TopAnswer>) -> 
         listen(SignalKind::hangup())?,
         listen(SignalKind::window_change())?,
     );
-    let is_live = std::io::stdout().is_terminal();
-    let open = is_live.then(Screen::open).transpose();
+    let open = Screen::is_possible().then(Screen::open).transpose();
     let screen = open.map_err(Failure::io("the terminal"))?;
     let mut keys = screen.is_some().then(terminal::keys);
     loop {
@@ -207,8 +204,15 @@ impl TopState {
         let paused = if self.is_paused { "  paused" } else { "" };
         let every = humantime::format_duration(self.interval);
         let first = format!("{}  every {every}  sort {:?}{paused}", self.endpoint, self.sort);
-        let summary = self.now.as_ref().map_or("no answer yet", |now| &*now.summary);
-        let mut head = vec![first, summary.to_owned()];
+        let summary = match &self.now {
+            Some(now) => {
+                let cpu = now.cpu(self.before.as_ref());
+                let cpu = cpu.map_or_else(|| "-".to_owned(), |percent| format!("{percent:.0}%"));
+                format!("cpu {cpu}  {}", now.summary)
+            }
+            None => "no answer yet".to_owned(),
+        };
+        let mut head = vec![first, summary];
         if let Some(why) = &self.stale {
             let age = self.received.elapsed().as_secs();
             head.push(format!("stale for {age} s: {why}"));

@@ -15,6 +15,8 @@ pub(super) struct GraphSnapshot {
     /// The read time in seconds since 1970.
     time: f64,
     instance: String,
+    /// Processor time of the process since its start, in seconds.
+    cpu_seconds: Option<f64>,
     /// Version, uptime, memory and health.
     pub(super) summary: String,
     pipelines: Vec<Value>,
@@ -29,6 +31,8 @@ struct Counters {
     held: u64,
     /// In percent.
     fill: Option<f64>,
+    /// Median and 99th percentile of recent sends, in seconds.
+    latency: [Option<f64>; 2],
     dropped: Vec<(String, u64)>,
 }
 
@@ -43,6 +47,8 @@ pub(super) struct TopRow {
     pub(super) total: u64,
     pub(super) held: u64,
     pub(super) fill: Option<f64>,
+    /// Median and 99th percentile of recent sends, in seconds.
+    pub(super) latency: [Option<f64>; 2],
     pub(super) dropping: Option<f64>,
     pub(super) dropped: u64,
     pub(super) reasons: String,
@@ -70,15 +76,28 @@ impl GraphSnapshot {
         Self {
             time: page["time"].as_f64().unwrap_or(0.0),
             instance: text(&page["instance"]),
+            cpu_seconds: page["process"]["cpuSeconds"].as_f64(),
             summary: summary(page),
             components: components.collect(),
             pipelines: page["pipelines"].as_array().cloned().unwrap_or_default(),
         }
     }
 
+    /// An earlier answer of the same process.
+    fn comparable<'a>(&self, before: Option<&'a Self>) -> Option<&'a Self> {
+        before.filter(|before| before.instance == self.instance && before.time < self.time)
+    }
+
+    /// The use of processors since `before`, in percent of one of them.
+    pub(super) fn cpu(&self, before: Option<&Self>) -> Option<f64> {
+        let before = self.comparable(before)?;
+        let used = self.cpu_seconds? - before.cpu_seconds?;
+        Some(used.max(0.0) / (self.time - before.time) * 100.0)
+    }
+
     /// The pipelines with rates since `before`.
     pub(super) fn groups(&self, before: Option<&Self>) -> Vec<TopGroup> {
-        let before = before.filter(|before| before.instance == self.instance && before.time < self.time);
+        let before = self.comparable(before);
         let group = |pipeline: &Value| {
             let id = text(&pipeline["id"]);
             let rows = ["receivers", "processors", "exporters"]
@@ -128,6 +147,7 @@ impl GraphSnapshot {
             total: now.entered,
             held: now.held,
             fill: now.fill,
+            latency: now.latency,
             dropping: rate(Counters::dropped_total),
             dropped: now.dropped_total(),
             reasons: reasons.collect::<Vec<_>>().join(", "),
@@ -153,13 +173,12 @@ impl Counters {
             };
         }
         let dropped = one["dropped"].as_object().into_iter().flatten();
-        let queue = &one["queue"];
-        let capacity = queue["capacity"].as_f64().filter(|capacity| *capacity > 0.0);
         Self {
             entered: count("entered"),
             left: count("left").saturating_add(count("absorbed")),
             held: count("held"),
-            fill: capacity.map(|capacity| queue["used"].as_f64().unwrap_or(0.0) / capacity * 100.0),
+            fill: fullest(&one["queue"]),
+            latency: ["p50", "p99"].map(|name| one["latency"][name].as_f64()),
             dropped: dropped
                 .map(|(reason, items)| (reason.clone(), items.as_u64().unwrap_or(0)))
                 .collect(),
@@ -171,6 +190,17 @@ impl Counters {
             .iter()
             .fold(0, |sum, (_, items)| sum.saturating_add(*items))
     }
+}
+
+/// The fill of a queue in percent; with a queue for each endpoint, that of the fullest one.
+fn fullest(queue: &Value) -> Option<f64> {
+    let fill = |queue: &Value| {
+        let capacity = queue["capacity"].as_f64().filter(|capacity| *capacity > 0.0)?;
+        Some(queue["used"].as_f64().unwrap_or(0.0) / capacity * 100.0)
+    };
+    let endpoints = queue["endpoints"].as_array().into_iter().flatten();
+    let fullest = endpoints.filter_map(fill).reduce(f64::max);
+    fullest.or_else(|| fill(queue))
 }
 
 fn summary(page: &Value) -> String {

@@ -4,6 +4,7 @@
 
 use super::snapshot::{TopGroup, TopRow};
 use crate::commands::client::printable;
+use crate::commands::terminal::clip;
 
 /// The column that orders the rows of each pipeline.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -39,7 +40,12 @@ impl SortColumn {
     }
 }
 
-const HEAD: [&str; 7] = ["IN/S", "OUT/S", "TOTAL", "HELD", "FILL", "DROP/S", "DROPPED"];
+const HEAD: [&str; 9] = [
+    "IN/S", "OUT/S", "TOTAL", "HELD", "FILL", "DROP/S", "DROPPED", "P50", "P99",
+];
+
+/// The columns without latencies.
+const NARROW: usize = 7;
 
 /// The width of each number, and the space before it.
 const CELL: usize = 8;
@@ -47,12 +53,16 @@ const CELL: usize = 8;
 /// The least width that shows reasons.
 const WIDE: usize = 110;
 
+/// The least width that shows latencies.
+const WIDEST: usize = 126;
+
 /// The room for reasons.
 const LAST: usize = 20;
 
 /// The table, in lines of at most `width` characters.
 pub(super) fn table(groups: &[TopGroup], sort: SortColumn, width: usize) -> Vec<String> {
-    let numbers = CELL * HEAD.len();
+    let columns = if width >= WIDEST { HEAD.len() } else { NARROW };
+    let numbers = CELL * columns;
     let room = width.saturating_sub(numbers);
     let name = if width >= WIDE {
         room.saturating_sub(LAST).min(48)
@@ -60,7 +70,11 @@ pub(super) fn table(groups: &[TopGroup], sort: SortColumn, width: usize) -> Vec<
         room
     };
     let line = |first: &str, cells: &[String], last: &str| {
-        let cells: String = cells.iter().map(|cell| format!("{cell:>CELL$}")).collect();
+        let cells: String = cells
+            .iter()
+            .take(columns)
+            .map(|cell| format!("{cell:>CELL$}"))
+            .collect();
         let last = if width >= WIDE { last } else { "" };
         clip(
             format!("{:<name$}{cells}  {last}", clip(first.to_owned(), name))
@@ -82,8 +96,11 @@ pub(super) fn table(groups: &[TopGroup], sort: SortColumn, width: usize) -> Vec<
     lines
 }
 
-fn cells(row: &TopRow) -> [String; 7] {
+fn cells(row: &TopRow) -> [String; 9] {
     let rate = |rate: Option<f64>| rate.map_or_else(|| "-".to_owned(), short);
+    let [median, last] = row
+        .latency
+        .map(|seconds| seconds.map_or_else(|| "-".to_owned(), duration));
     [
         rate(row.entering),
         rate(row.leaving),
@@ -93,16 +110,19 @@ fn cells(row: &TopRow) -> [String; 7] {
             .map_or_else(|| "-".to_owned(), |fill| format!("{fill:.0}%")),
         rate(row.dropping),
         short(row.dropped as f64),
+        median,
+        last,
     ]
 }
 
-/// At most `width` characters; `~` marks a cut.
-pub(super) fn clip(text: String, width: usize) -> String {
-    if text.chars().count() <= width {
-        return text;
+/// Two digits or more, and a unit.
+fn duration(seconds: f64) -> String {
+    match seconds {
+        ..0.001 => format!("{:.0}us", seconds * 1e6),
+        ..0.01 => format!("{:.1}ms", seconds * 1e3),
+        ..1.0 => format!("{:.0}ms", seconds * 1e3),
+        _ => format!("{seconds:.1}s"),
     }
-    let kept = text.chars().take(width.saturating_sub(1));
-    kept.chain((width > 0).then_some('~')).collect()
 }
 
 /// A whole number below 100,000 exactly; three digits and a prefix above it.
@@ -116,19 +136,4 @@ fn short(value: f64) -> String {
     prefix.map_or_else(String::new, |(scale, prefix)| {
         format!("{:.1}{prefix}", value / scale)
     })
-}
-
-/// The lines of a screen: `head` stays, the rest scrolls.
-pub(super) fn screen(
-    head: Vec<String>,
-    table: Vec<String>,
-    scroll: &mut usize,
-    height: usize,
-) -> Vec<String> {
-    let room = height.saturating_sub(head.len() + 1);
-    let mut table = table.into_iter();
-    let names = table.next();
-    *scroll = (*scroll).min(table.len().saturating_sub(room));
-    let shown = table.skip(*scroll).take(room);
-    head.into_iter().chain(names).chain(shown).take(height).collect()
 }

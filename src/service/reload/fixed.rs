@@ -5,7 +5,7 @@
 use std::collections::BTreeSet;
 
 use super::ReloadError;
-use crate::config::{Class, ComponentId, Node};
+use crate::config::{Class, ComponentId, Node, differences};
 use crate::extensions;
 use crate::service::member::names_any;
 use crate::service::plan::Plan;
@@ -76,7 +76,14 @@ fn fixed_user<'a>(from: &'a Plan, id: &ComponentId) -> Option<&'a ComponentId> {
 /// The name of the first such part.
 pub(super) fn check(from: &Plan, to: &Plan) -> Result<(), ReloadError> {
     if from.telemetry_options != to.telemetry_options {
-        return Err(ReloadError::NeedsRestart("service::telemetry".to_owned()));
+        let (old, new) = (from.telemetry_options.as_ref(), to.telemetry_options.as_ref());
+        let changed = differences("service::telemetry", old, new);
+        // Keys in another order are a change too.
+        let changed = match changed.as_slice() {
+            [] => "service::telemetry".to_owned(),
+            keys => keys.join(", "),
+        };
+        return Err(ReloadError::NeedsRestart(changed));
     }
     for section in [Class::Receiver, Class::Exporter] {
         if let Some(id) = changed_partials(from, to, section) {

@@ -19,6 +19,7 @@ pub mod overview;
 pub mod patterns;
 pub mod queue_level;
 pub mod reloads;
+pub mod send_times;
 pub mod services;
 pub mod shared;
 pub mod slow;

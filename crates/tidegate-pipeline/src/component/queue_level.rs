@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
-//! The fill level of the sending queues, for pages about the gateway itself.
+//! The fill level of the sending queues and the durations of sends, for pages about the gateway itself.
 
 use std::sync::atomic::AtomicU64;
 
+use super::send_times::SendTimes;
 use crate::batch::Signal;
 
 /// The level of a sending queue for one signal, in the unit of its `sizer`.
@@ -17,4 +18,6 @@ pub struct QueueLevel {
     pub used: AtomicU64,
     /// The limit of the queue minus the data of other signals.
     pub capacity: AtomicU64,
+    /// The durations of attempts to send data of the signal.
+    pub sends: SendTimes,
 }

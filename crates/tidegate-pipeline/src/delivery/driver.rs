@@ -47,6 +47,7 @@ struct Flight<A: Attempt> {
     inner: Arc<DestinationInner<A>>,
     id: u64,
     signal: Signal,
+    began: Instant,
     /// Whether it is the first attempt to send its request.
     is_first: bool,
     outcome: Option<Outcome>,
@@ -71,10 +72,14 @@ impl<A: Attempt> Drop for Flight<A> {
         let is_whole = self.outcome.is_some();
         let outcome = self.outcome.take();
         let outcome = outcome.unwrap_or_else(|| Outcome::permanent("the attempt was broken off (a bug)"));
+        let now = Instant::now();
         if let Some(running) = self.inner.running.get() {
             running.fly(self.signal, -1);
+            if is_whole {
+                running.record_send(self.signal, now.saturating_duration_since(self.began), now);
+            }
         }
-        self.inner.machine().finish(Instant::now(), self.id, outcome);
+        self.inner.machine().finish(now, self.id, outcome);
         if !is_whole {
             self.inner.wake.notify_one();
         }
@@ -102,6 +107,12 @@ impl RunningParts {
     fn fly(&self, signal: Signal, change: i64) {
         if let Some(gauges) = &self.gauges[signal as usize] {
             gauges.fly(change);
+        }
+    }
+
+    fn record_send(&self, signal: Signal, took: Duration, now: Instant) {
+        if let Some(gauges) = &self.gauges[signal as usize] {
+            gauges.record_send(took, now);
         }
     }
 
@@ -254,6 +265,7 @@ impl<A: Attempt> DestinationInner<A> {
                     inner: self.clone(),
                     id,
                     signal: load.signal(),
+                    began: now,
                     is_first,
                     outcome: None,
                 };

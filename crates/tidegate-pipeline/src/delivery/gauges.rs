@@ -5,6 +5,7 @@
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
+use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
@@ -13,6 +14,7 @@ use crate::batch::Signal;
 use crate::component::Shared;
 use crate::component::graph_metrics::NO_VALUE;
 use crate::component::queue_level::QueueLevel;
+use crate::component::send_times::SendTimes;
 use crate::component::shared::Registry;
 
 /// The key of gauges: the exporter's name and the signal.
@@ -60,6 +62,7 @@ impl Gauges {
             signal,
             used: 0.into(),
             capacity: 0.into(),
+            sends: SendTimes::default(),
         });
         shared.queues.add(level.clone());
         let gauges = Self {
@@ -95,6 +98,11 @@ impl Gauges {
         let mut flying = self.flying.lock();
         *flying += change;
         self.set(|| self.in_flight.set(*flying as f64));
+    }
+
+    /// Records the duration of an attempt that ends at `now`.
+    pub(super) fn record_send(&self, took: Duration, now: Instant) {
+        self.level.sends.record(took, now);
     }
 
     /// Sets gauges, unless a newer destination has the name.

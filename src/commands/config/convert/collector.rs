@@ -18,6 +18,7 @@ pub(super) fn draft(mut root: Node, report: &mut Report) -> Node {
     let removed: Vec<_> = classes
         .flat_map(|class| remove_foreign(&mut root, class, report))
         .collect();
+    add_lost_sampling(&mut root, &removed, report);
     remove_references(&mut root, &removed);
     remove_profiles(&mut root, report);
     root
@@ -44,6 +45,33 @@ fn remove_foreign(root: &mut Node, class: Class, report: &mut Report) -> Vec<Com
         false
     });
     removed
+}
+
+/// Processors that pass a part of the traces or logs, without underscores.
+const SAMPLERS: [&str; 2] = ["probabilisticsampler", "tailsampling"];
+
+/// Names the pipelines that no longer sample: their exporters get more items, which can cost more.
+fn add_lost_sampling(root: &mut Node, removed: &[ComponentKey], report: &mut Report) {
+    for pipeline in pipelines(root).into_iter().flatten() {
+        let items = pipeline.value.get("processors").and_then(Node::as_list);
+        for item in items.unwrap_or_default() {
+            if let Some(id) = item.as_str().filter(|id| is_lost_sampler(id, removed)) {
+                let message = format!(
+                    "the pipeline `{}` loses the sampling of `{id}`: its exporters get all items; sample in the SDKs, \
+                     or keep a Collector in front",
+                    pipeline.key
+                );
+                report.add(item, message);
+            }
+        }
+    }
+}
+
+fn is_lost_sampler(id: &str, removed: &[ComponentKey]) -> bool {
+    let kind = id.split('/').next().unwrap_or_default().replace('_', "");
+    let mut removed = removed.iter();
+    SAMPLERS.contains(&kind.as_str())
+        && removed.any(|(class, removed)| *class == Class::Processor && removed == id)
 }
 
 /// The gateway would ignore these pipelines.

@@ -96,6 +96,9 @@ pub(super) fn run(args: &ConvertArgs) -> Result<(), Failure> {
         return Err(Failure::Reported);
     };
     write(&print_yaml(&root), args.output.as_deref())?;
+    if !has_admin(&root) {
+        eprintln!("{ADMIN_NOTE}");
+    }
     eprintln!("converted: {}; left out: {}", counts(&root), report.count());
     if args.strict && report.count() > 0 {
         return Err(Failure::Reported);
@@ -117,6 +120,19 @@ fn convert(
         SourceFormat::Vmagent => prometheus::draft(root, urls, true, report),
     };
     prune::valid(draft, problems, report)
+}
+
+const ADMIN_NOTE: &str = "note: commands such as `tidegate top` query the extension `admin`, which other programs have not: add \
+`admin: ` to `extensions`, and `admin` to `service::extensions`";
+
+/// Whether commands can query the gateway.
+fn has_admin(root: &Node) -> bool {
+    let extensions = root.get("service").and_then(|service| service.get("extensions"));
+    let mut ids = extensions.and_then(Node::as_list).unwrap_or_default().iter();
+    ids.any(|id| {
+        id.as_str()
+            .is_some_and(|id| id.split('/').next() == Some("admin"))
+    })
 }
 
 /// The format that was asked for, or that the sections of the file show.

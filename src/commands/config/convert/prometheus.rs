@@ -20,6 +20,15 @@ pub(super) fn draft(mut root: Node, urls: &[String], is_vmagent: bool, report: &
     } else {
         root.change_strings(&without_references);
     }
+    if let Some(interval) = root
+        .get_mut("global")
+        .and_then(|global| global.take("evaluation_interval"))
+    {
+        report.add(
+            &interval,
+            "the receiver scrapes only: this is the interval of rules",
+        );
+    }
     let span = root.span();
     let mut outputs = Outputs::new(span);
     if let Some(list) = root.take("remote_write") {

@@ -108,6 +108,29 @@ service:
 }
 
 #[test]
+fn pipelines_that_lose_their_sampling_are_named() {
+    let (output, report) = of_collector(
+        "receivers: {otlp: {protocols: {grpc: }}}
+processors: {probabilistic_sampler/ten: {sampling_percentage: 10}, batch: }
+exporters: {debug: }
+service:
+  pipelines:
+    traces: {receivers: [otlp], processors: [batch, probabilistic_sampler/ten], exporters: [debug]}
+    logs: {receivers: [otlp], processors: [batch], exporters: [debug]}
+",
+    );
+    has_all(
+        &report,
+        &[
+            "in.yaml:2: processors::probabilistic_sampler/ten: not in tidegate: ",
+            "in.yaml:6: service::pipelines::traces::processors[1]: the pipeline `traces` loses the sampling of",
+        ],
+    );
+    assert_eq!(report.lines().count(), 2, "{report}");
+    assert!(!output.contains("sampler"), "{output}");
+}
+
+#[test]
 fn unknown_options_go_alone_and_rules_as_a_whole() {
     let (output, report) = of_collector(
         "receivers: {otlp: {protocols: {grpc: }, no_such: 1}}
@@ -230,6 +253,7 @@ fn a_file_without_a_valid_pipeline_gives_nothing() {
 
 const PROMETHEUS: &str = "global:
   scrape_interval: 30s
+  evaluation_interval: 15s
   external_labels: {cluster: a}
 rule_files: [rules.yml]
 alerting:
@@ -267,13 +291,15 @@ fn prometheus_becomes_a_receiver_and_an_exporter_for_each_remote_write() {
     has_all(
         &report,
         &[
-            "in.yaml:4: rule_files: `rule_files` is not supported; rules are for Prometheus",
-            "in.yaml:5: alerting: ",
-            "in.yaml:17: remote_write[0]::write_relabel_configs: not in tidegate: use `metric_relabel_configs`",
-            "in.yaml:19: remote_write[1]::queue_config::max_shards: not in tidegate: use `sending_queue`",
+            "in.yaml:3: global::evaluation_interval: the receiver scrapes only",
+            "in.yaml:5: rule_files: `rule_files` is not supported; rules are for Prometheus",
+            "in.yaml:6: alerting: ",
+            "in.yaml:18: remote_write[0]::write_relabel_configs: not in tidegate: use `metric_relabel_configs`",
+            "in.yaml:20: remote_write[1]::queue_config::max_shards: not in tidegate: use `sending_queue`",
         ],
     );
-    assert_eq!(report.lines().count(), 4, "{report}");
+    assert_eq!(report.lines().count(), 5, "{report}");
+    assert!(!output.contains("evaluation_interval"), "{output}");
 }
 
 #[test]

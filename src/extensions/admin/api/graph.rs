@@ -2,11 +2,12 @@
 
 //! The graph with its counters: totals since the start, for clients that compute rates.
 
-use std::collections::HashMap;
+use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use http::StatusCode;
+use rustix::time::{ClockId, clock_gettime};
 use serde_json::{Map, Value, json};
 
 use super::{Api, ApiFailure, PageContent};
@@ -14,6 +15,8 @@ use crate::batch::Signal;
 use crate::built::VERSION;
 use crate::component::graph_metrics::{NodeMetrics, ReceiverMetrics};
 use crate::component::overview::{Overview, PipelineOverview};
+use crate::component::queue_level::QueueLevel;
+use crate::component::send_times::SendTimes;
 use crate::component::shared::{Health, Phase};
 use crate::component::{Balance, Reason};
 use crate::config::Class;
@@ -24,21 +27,14 @@ impl Api {
     pub(super) fn graph(&self, _: &Request) -> Result<PageContent, ApiFailure> {
         let overview = self.overview()?;
         let queues = self.shared.queues.list();
-        let by_exporter: HashMap<(&str, Signal), Value> = queues
-            .iter()
-            .map(|queue| {
-                let level =
-                    json!({"used": queue.used.load(Relaxed), "capacity": queue.capacity.load(Relaxed)});
-                ((&*queue.exporter, queue.signal), level)
-            })
-            .collect();
+        let now = Instant::now();
         let entries = overview.metrics.entries.iter().map(receiver);
         let nodes = overview.metrics.nodes.iter().map(|one| {
-            let queue = match one.class {
-                Class::Exporter => by_exporter.get(&(&*one.id, one.signal)),
-                _ => None,
+            let own = match one.class {
+                Class::Exporter => queues_of(&queues, &one.id, one.signal),
+                _ => Vec::new(),
             };
-            node(one, &one.ledger.balance(), queue)
+            node(one, &one.ledger.balance(), &own, now)
         });
         let components: Vec<Value> = entries.chain(nodes).collect();
         let limit = self.shared.memory.limit();
@@ -48,6 +44,7 @@ impl Api {
             "instance": self.instance,
             "version": VERSION,
             "health": health(&self.shared.health),
+            "process": {"cpuSeconds": cpu_seconds()},
             "memory": {
                 "usedBytes": self.shared.memory.used_bytes(),
                 "limitBytes": (limit < usize::MAX / 2).then_some(limit),
@@ -59,7 +56,7 @@ impl Api {
     }
 
     /// The overview of the components, once the graph is built.
-    pub(super) fn overview(&self) -> Result<std::sync::Arc<Overview>, ApiFailure> {
+    pub(super) fn overview(&self) -> Result<Arc<Overview>, ApiFailure> {
         self.shared.overview.get().ok_or_else(|| ApiFailure {
             status: StatusCode::SERVICE_UNAVAILABLE,
             kind: "unavailable",
@@ -67,6 +64,52 @@ impl Api {
             is_too_much: false,
         })
     }
+}
+
+/// The processor time of the process, user and system.
+fn cpu_seconds() -> f64 {
+    let used = clock_gettime(ClockId::ProcessCPUTime);
+    used.tv_sec as f64 + used.tv_nsec as f64 / 1e9
+}
+
+/// A queue of an exporter, with the endpoint if the exporter has one for each endpoint.
+type OwnQueue<'a> = (Option<&'a str>, &'a QueueLevel);
+
+/// The queues of an exporter for a signal.
+fn queues_of<'a>(all: &'a [Arc<QueueLevel>], id: &str, signal: Signal) -> Vec<OwnQueue<'a>> {
+    let of_signal = all.iter().filter(|queue| queue.signal == signal);
+    of_signal
+        .filter_map(|queue| match queue.exporter.strip_prefix(id)? {
+            "" => Some((None, &**queue)),
+            rest => Some((Some(rest.strip_prefix('@')?), &**queue)),
+        })
+        .collect()
+}
+
+/// The level of the queues together, and of each endpoint.
+fn queue(own: &[OwnQueue<'_>]) -> Value {
+    if own.is_empty() {
+        return Value::Null;
+    }
+    let (mut used, mut capacity, mut endpoints) = (0_u64, 0_u64, Vec::new());
+    for (endpoint, queue) in own {
+        let (own_used, own_capacity) = (queue.used.load(Relaxed), queue.capacity.load(Relaxed));
+        used = used.saturating_add(own_used);
+        capacity = capacity.saturating_add(own_capacity);
+        if let Some(endpoint) = endpoint {
+            endpoints.push(json!({"endpoint": endpoint, "used": own_used, "capacity": own_capacity}));
+        }
+    }
+    json!({"used": used, "capacity": capacity, "endpoints": endpoints})
+}
+
+/// Quantiles of recent attempts to send, in seconds.
+fn latency(own: &[OwnQueue<'_>], now: Instant) -> Value {
+    let quantiles = SendTimes::quantiles(own.iter().map(|(_, queue)| &queue.sends), now);
+    quantiles.map_or(
+        Value::Null,
+        |[median, last]| json!({"p50": median.as_secs_f64(), "p99": last.as_secs_f64()}),
+    )
 }
 
 fn seconds(time: SystemTime) -> f64 {
@@ -104,7 +147,7 @@ fn receiver(entry: &ReceiverMetrics) -> Value {
     })
 }
 
-fn node(node: &NodeMetrics, balance: &Balance, queue: Option<&Value>) -> Value {
+fn node(node: &NodeMetrics, balance: &Balance, own: &[OwnQueue<'_>], now: Instant) -> Value {
     let dropped = Reason::ALL.into_iter().zip(balance.dropped);
     let dropped = dropped.filter(|(_, items)| *items > 0);
     let dropped: Map<String, Value> = dropped
@@ -123,14 +166,13 @@ fn node(node: &NodeMetrics, balance: &Balance, queue: Option<&Value>) -> Value {
         "absorbed": balance.absorbed,
         "dropped": dropped,
         "held": balance.held(),
-        "queue": queue,
+        "queue": queue(own),
+        "latency": latency(own, now),
     })
 }
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
     use super::*;
     use crate::component::Ledger;
 
@@ -148,12 +190,50 @@ mod tests {
             signal: Signal::Logs,
             ledger,
         };
-        let shown = node(&one, &one.ledger.balance(), None);
+        let shown = node(&one, &one.ledger.balance(), &[], Instant::now());
         assert_eq!(
             [&shown["entered"], &shown["left"], &shown["held"]],
             [&json!(10), &json!(3), &json!(5)]
         );
         assert_eq!(shown["dropped"], json!({"queue_full": 2}));
         assert_eq!(shown["queue"], Value::Null);
+        assert_eq!(shown["latency"], Value::Null);
+    }
+
+    #[test]
+    fn queues_of_endpoints_count_for_their_exporter() {
+        let level = |exporter: &str, used: u64| {
+            Arc::new(QueueLevel {
+                exporter: exporter.to_owned(),
+                signal: Signal::Logs,
+                used: used.into(),
+                capacity: 10.into(),
+                sends: SendTimes::default(),
+            })
+        };
+        let all = [
+            level("loadbalancing@a:1", 3),
+            level("loadbalancing@b:1", 5),
+            level("loadbalancing/x@c:1", 1),
+            level("otlp", 2),
+        ];
+        let balanced = queue(&queues_of(&all, "loadbalancing", Signal::Logs));
+        assert_eq!(
+            balanced,
+            json!({"used": 8, "capacity": 20, "endpoints": [
+                {"endpoint": "a:1", "used": 3, "capacity": 10},
+                {"endpoint": "b:1", "used": 5, "capacity": 10},
+            ]})
+        );
+        let plain = queues_of(&all, "otlp", Signal::Logs);
+        assert_eq!(queue(&plain), json!({"used": 2, "capacity": 10, "endpoints": []}));
+        let now = Instant::now();
+        all[3].sends.record(std::time::Duration::from_millis(3), now);
+        let shown = latency(&plain, now);
+        assert!(
+            shown["p99"].as_f64().is_some_and(|seconds| seconds >= 0.003),
+            "{shown}"
+        );
+        assert!(queues_of(&all, "otlp", Signal::Traces).is_empty());
     }
 }

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
-//! The terminal of the live view. It is restored on drop.
+//! The terminal of the live views `top` and `quickstart`. It is restored on drop.
 
-use std::io::{Read, Write, stdin, stdout};
+use std::io::{IsTerminal, Read, Write, stdin, stdout};
 
-use rustix::termios::{LocalModes, OptionalActions, Termios, tcgetattr, tcgetwinsize, tcsetattr};
+use rustix::process::getpgrp;
+use rustix::termios::{LocalModes, OptionalActions, Termios, tcgetattr, tcgetpgrp, tcgetwinsize, tcsetattr};
 use tokio::sync::mpsc;
 
 /// The alternate screen of a terminal, and input without echo and line editing.
@@ -26,6 +27,13 @@ impl Screen {
         let screen = Self { before, has_style };
         print("\x1b[?1049h\x1b[?25l")?;
         Ok(screen)
+    }
+
+    /// Whether standard output is a terminal that this process may draw on. The system stops a job in the background that
+    /// changes its terminal.
+    pub(super) fn is_possible() -> bool {
+        let is_background = tcgetpgrp(stdout()).is_ok_and(|group| group != getpgrp());
+        stdout().is_terminal() && !is_background
     }
 
     /// Columns and rows; 80 and 24 if the terminal does not tell.
@@ -80,4 +88,28 @@ pub(super) fn keys() -> mpsc::Receiver<u8> {
         }
     });
     keys
+}
+
+/// At most `width` characters; `~` marks a cut.
+pub(super) fn clip(text: String, width: usize) -> String {
+    if text.chars().count() <= width {
+        return text;
+    }
+    let kept = text.chars().take(width.saturating_sub(1));
+    kept.chain((width > 0).then_some('~')).collect()
+}
+
+/// The lines of a screen: `head` stays, the rest scrolls.
+pub(super) fn screen(
+    head: Vec<String>,
+    table: Vec<String>,
+    scroll: &mut usize,
+    height: usize,
+) -> Vec<String> {
+    let room = height.saturating_sub(head.len() + 1);
+    let mut table = table.into_iter();
+    let names = table.next();
+    *scroll = (*scroll).min(table.len().saturating_sub(room));
+    let shown = table.skip(*scroll).take(room);
+    head.into_iter().chain(names).chain(shown).take(height).collect()
 }
