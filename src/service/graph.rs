@@ -19,6 +19,7 @@ use super::tables::TableReaders;
 use super::writers::{self, SeriesWriter};
 use crate::batch::Signal;
 use crate::component::graph_metrics::{GraphMetrics, NodeMetrics, ReceiverMetrics};
+use crate::component::tap::{TapPoint, TapSide, TapSite};
 use crate::component::{
     ComponentError, ConnectorContext, Consumer, Context, Downstream, DownstreamState, Edge, Entry,
     EntryCounts, Exporter, ExporterContext, Factory, FanOut, Ledger, Processor, ProcessorContext,
@@ -240,18 +241,35 @@ impl<'a> Builder<'a> {
     }
 
     /// The downstream of a component. That of a kept instance leads to `next` from the commit on.
-    fn downstream(&mut self, kept: Option<&Arc<Downstream>>, next: Arc<dyn Consumer>) -> Arc<Downstream> {
+    fn downstream(
+        &mut self,
+        (position, signal): (Position<'_>, Signal),
+        kept: Option<&Arc<Downstream>>,
+        next: Arc<dyn Consumer>,
+    ) -> Arc<Downstream> {
         match kept {
             Some(downstream) => {
                 self.graph.connections.push((downstream.clone(), next));
                 downstream.clone()
             }
-            None => Arc::new(Downstream::new(
-                self.shared.wiring.clone(),
-                next,
-                DownstreamState::Open,
-            )),
+            None => {
+                let wiring = self.shared.wiring.clone();
+                let downstream = Downstream::new(wiring, next, DownstreamState::Open);
+                let tap = self.tap_point(position, signal, TapSide::Output);
+                Arc::new(downstream.tapped(tap))
+            }
         }
+    }
+
+    /// The point that copies what enters or leaves a component.
+    fn tap_point(&self, position: Position<'_>, signal: Signal, side: TapSide) -> Arc<TapPoint> {
+        self.shared.taps.point(TapSite {
+            class: position.class,
+            id: position.id.to_string().into(),
+            pipeline: position.pipeline.map(|pipeline| pipeline.to_string().into()),
+            signal,
+            side,
+        })
     }
 
     /// Adds a kept or a built instance, or records the error of the build.
@@ -442,7 +460,10 @@ impl<'a> Builder<'a> {
             }
             let upstream = at.checked_sub(1).and_then(|before| stages.get(before));
             let from = upstream.map(|(.., ledger)| ledger.clone());
-            let edge = Edge::new(from, ledger.clone(), processor).editing(edits);
+            let tap = self.tap_point(*position, signal, TapSide::Input);
+            let edge = Edge::new(from, ledger.clone(), processor)
+                .editing(edits)
+                .tapped(tap);
             next = Arc::new(if self.shared.wants_details() {
                 edge.timed(Some(duration(pipeline, position.id)))
             } else {
@@ -481,7 +502,7 @@ impl<'a> Builder<'a> {
         only[at] = true;
         let parts = parts(planned, only, only);
         if let Some(member) = self.kept(&base.path, &parts) {
-            self.downstream(member.downstreams[at].as_ref(), next);
+            self.downstream((position, signal), member.downstreams[at].as_ref(), next);
             let instance = member.instance.clone();
             self.graph.members.push(member);
             return match instance {
@@ -489,7 +510,7 @@ impl<'a> Builder<'a> {
                 _ => None,
             };
         }
-        let downstream = self.downstream(None, next);
+        let downstream = self.downstream((position, signal), None, next);
         let replaced = self.replaced_table(&base.path);
         let context = ProcessorContext {
             base: base.clone(),
@@ -511,14 +532,20 @@ impl<'a> Builder<'a> {
     fn pipeline_sinks(&mut self, pipeline: &PipelinePlan) -> Vec<Arc<dyn Consumer>> {
         let mut edges: Vec<Arc<dyn Consumer>> = Vec::new();
         for id in &pipeline.exporters {
-            let sink = if let Some((id, _)) = self.plan.connectors.get_key_value(id) {
-                self.connector(id)
+            let (class, sink) = if let Some((id, _)) = self.plan.connectors.get_key_value(id) {
+                (Class::Connector, self.connector(id))
             } else {
-                self.sinks.get(id).cloned()
+                (Class::Exporter, self.sinks.get(id).cloned())
             };
             let Some(sink) = sink else { continue };
             if let Some(ledger) = &sink.ledgers[pipeline.id.signal as usize] {
-                let edge = Edge::new(None, ledger.clone(), sink.consumer);
+                let position = Position {
+                    class,
+                    id,
+                    pipeline: Some(&pipeline.id),
+                };
+                let tap = self.tap_point(position, pipeline.id.signal, TapSide::Input);
+                let edge = Edge::new(None, ledger.clone(), sink.consumer).tapped(tap);
                 edges.push(Arc::new(if self.shared.wants_details() {
                     edge.timed(None)
                 } else {
@@ -553,7 +580,8 @@ impl<'a> Builder<'a> {
             let kept = kept
                 .as_ref()
                 .and_then(|member: &GraphMember| member.downstreams.get(at)?.as_ref());
-            *downstream = next.map(|next| self.downstream(kept, next));
+            let end = (position, Signal::ALL[at]);
+            *downstream = next.map(|next| self.downstream(end, kept, next));
         }
         if let Some(member) = kept {
             self.graph.members.push(member);
@@ -598,7 +626,8 @@ impl<'a> Builder<'a> {
                 let kept = kept
                     .as_ref()
                     .and_then(|member: &GraphMember| member.downstreams.get(at)?.as_ref());
-                *downstream = next.map(|next| self.downstream(kept, next));
+                let end = (position, Signal::ALL[at]);
+                *downstream = next.map(|next| self.downstream(end, kept, next));
             }
             let entries = Signal::ALL.map(|signal| {
                 let downstream = downstreams[signal as usize].clone()?;
