@@ -6,12 +6,15 @@ use serde_json::{Map, Value};
 use tidegate_promql::{Labels, Matcher, NAME, Query};
 
 use crate::batch::{Signal, json};
-use crate::component::NoRoom;
 use crate::component::tap::TappedBatch;
+use crate::component::{Held, NoRoom};
 use crate::delivery::ExportRequest;
 
 /// The most items that are read at a time.
 const PIECE_ITEMS: usize = 256;
+
+/// The most conditions of a tap.
+const MAX_CONDITIONS: usize = 16;
 
 /// The memory of a JSON tree, as a multiple of its text.
 const TREE_FACTOR: usize = 10;
@@ -25,6 +28,12 @@ pub(super) struct TapFilter(Vec<Matcher>);
 impl TapFilter {
     /// Reads selectors of PromQL. Those without a name need no braces.
     pub(super) fn parse(texts: &[String]) -> Result<Self, String> {
+        if texts.len() > MAX_CONDITIONS {
+            return Err(format!(
+                "{} parameters where: {MAX_CONDITIONS} are allowed",
+                texts.len()
+            ));
+        }
         let mut matchers = Vec::new();
         for text in texts.iter().map(|text| text.trim()) {
             if text.is_empty() {
@@ -60,6 +69,8 @@ pub(super) struct TapPiece {
     pub(super) is_cut: bool,
     /// The items that have not been read.
     pub(super) rest: Option<TappedBatch>,
+    /// The reservation of the lines.
+    pub(super) held: Held,
 }
 
 /// Why a batch has no lines.
@@ -77,22 +88,25 @@ pub(super) fn read(mut tapped: TappedBatch, filter: &TapFilter, most: usize) -> 
         Some((first, rest)) => (first, Some(rest)),
         None => (tapped.batch.clone(), None),
     };
-    let before = tapped.held.bytes();
     let request = ExportRequest::new(first.clone());
     let bytes = request.json_bytes().saturating_mul(1 + TREE_FACTOR);
-    tapped
-        .held
-        .try_grow_quietly(bytes.saturating_add(request.message_bytes()))?;
+    let mut held = Held::ours(tapped.held.account().clone());
+    held.try_grow_quietly(bytes.saturating_add(request.message_bytes()))?;
     let encoded = first.payload.encode();
     let text = json::to_json(&encoded).map_err(|error| Unshown::Invalid(error.to_string()))?;
     let (lines, is_cut) =
         lines(encoded.signal, &text, filter, most).map_err(|error| Unshown::Invalid(error.to_string()))?;
-    tapped.held.shrink(tapped.held.bytes().saturating_sub(before));
+    held.keep(lines.iter().map(String::len).sum());
     let rest = rest.map(|batch| {
         tapped.batch = batch;
         tapped
     });
-    Ok(TapPiece { lines, is_cut, rest })
+    Ok(TapPiece {
+        lines,
+        is_cut,
+        rest,
+        held,
+    })
 }
 
 /// The names of the lists of a request.
@@ -289,6 +303,7 @@ mod tests {
         assert_eq!(logs("name=\"x\""), 0);
         let wrong = |text: &str| TapFilter::parse(&[text.to_owned()]).is_err();
         assert!(wrong("{") && wrong("sum(a)") && wrong("a=~\"(\"") && !wrong(" "));
+        assert!(TapFilter::parse(&vec![String::new(); MAX_CONDITIONS + 1]).is_err());
     }
 
     #[test]

@@ -274,6 +274,7 @@ impl TapStream {
                 lines,
                 is_cut,
                 rest: more,
+                held: _until_sent,
             } = piece;
             for line in lines {
                 self.send(Event::Named("item", line)).await?;

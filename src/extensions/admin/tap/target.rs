@@ -154,7 +154,7 @@ fn choose<'a>(
             .flat_map(|one| one.pipelines.iter().copied())
             .collect();
         return Err(format!(
-            "the pipeline `{pipeline}` has no `{component}`; {} have it",
+            "the pipeline `{pipeline}` has no `{component}`, which is in {}",
             pipelines.join(", ")
         ));
     }
@@ -248,7 +248,7 @@ mod tests {
         let said = wrong(&[("component", "otlp")]);
         assert!(said.contains("receivers::otlp or exporters::otlp"), "{said}");
         let said = wrong(&[("component", "uds"), ("pipeline", "logs/x")]);
-        assert!(said.ends_with("; metrics have it"), "{said}");
+        assert!(said.ends_with(", which is in metrics"), "{said}");
         let said = wrong(&[("component", "uds"), ("direction", "input")]);
         assert!(said.contains("no such side"), "{said}");
         assert!(wrong(&[]).contains("name one"));

@@ -80,7 +80,8 @@ async fn a_tap_shows_its_items_then_skipped_batches_and_the_end() {
     let of = |name: &str| events.iter().filter(|(known, _)| known == name).count();
     assert_eq!((of("item"), of("end")), (30, 1));
     assert!(of("skipped") > 0, "20 items of 24 in a second");
-    let record = &events[0].1["resourceLogs"][0]["scopeLogs"][0]["logRecords"][0];
+    let (_, item) = events.iter().find(|(name, _)| name == "item").unwrap();
+    let record = &item["resourceLogs"][0]["scopeLogs"][0]["logRecords"][0];
     assert_eq!(record["body"]["stringValue"], "x");
     let (name, data) = events.last().unwrap();
     assert_eq!((&**name, &data["reason"]), ("end", &json!("limit")));
