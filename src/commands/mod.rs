@@ -21,6 +21,7 @@ mod reload;
 pub mod ring;
 pub mod run;
 pub mod support_bundle;
+pub mod tap;
 mod terminal;
 pub mod top;
 pub mod validate;
@@ -79,6 +80,8 @@ enum Command {
     Cluster(cluster::ClusterArgs),
     /// Show the components of a running gateway, with rates, queues and drops, as they change
     Top(top::TopArgs),
+    /// Show what enters or leaves a component of a running gateway, item by item
+    Tap(tap::TapArgs),
     /// Inspect NIXL ring files and multi-process stores, and simulate agents that write them
     Ring(ring::RingArgs),
     /// Write the facts that a report of a problem needs to a new directory, without secrets
@@ -108,6 +111,7 @@ impl Cli {
             Command::Cardinality(args) => cardinality::run(&args),
             Command::Cluster(args) => cluster::run(&args),
             Command::Top(args) => top::run(&args),
+            Command::Tap(args) => tap::run(&args),
             Command::Ring(args) => ring::run(&args),
             Command::SupportBundle(args) => support_bundle::run(&args),
             Command::PluginHost(args) => plugin_host::run(&args),

@@ -64,6 +64,7 @@ mod socket_path;
 mod spelling;
 mod state;
 mod support;
+mod tap;
 mod telemetry;
 mod top;
 mod transports;

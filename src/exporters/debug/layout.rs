@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-//! The layout of printed data. Text is written piece by piece: neither the text nor a JSON tree is kept in memory.
+//! The layout of printed data, for the exporter and for `tidegate tap`. Text is written piece by piece: neither the text nor a JSON tree is kept in memory.
 
 use std::io::{self, Write};
 
@@ -9,7 +9,7 @@ use tidegate_engine::{Point, Value};
 use crate::prom::labels::text;
 
 /// `name{attributes} value`, a line a point.
-pub(super) fn points(points: &[Point], to: &mut impl Write) -> io::Result<()> {
+pub(crate) fn points(points: &[Point], to: &mut impl Write) -> io::Result<()> {
     for point in points {
         let pairs = point
             .series
@@ -34,7 +34,7 @@ pub(super) fn points(points: &[Point], to: &mut impl Write) -> io::Result<()> {
 }
 
 /// Writes one line of compact JSON for every span or log record of a request.
-pub(super) fn items(json: &str, to: &mut impl Write) -> io::Result<()> {
+pub(crate) fn items(json: &str, to: &mut impl Write) -> io::Result<()> {
     let json = json.as_bytes();
     let mut at = 0;
     while let Some(byte) = json.get(at) {

@@ -2,7 +2,7 @@
 
 //! `debug`: prints data to standard error in three levels of detail, for people at a terminal.
 
-mod layout;
+pub(crate) mod layout;
 mod printer;
 
 use std::sync::Arc;

@@ -5,7 +5,8 @@
 //! `GET /api/v1/composites` lists all label sets of all composites, `GET /api/v1/composites/NAME` those of one
 //! (`composites`). The other paths below `/api/v1` are those of Prometheus, so that its clients can read the
 //! gateway (`api`). Queries see every table live, and the recent past of its series (`view`). The same port serves
-//! gRPC (`grpc`): the composites for programs, and KEDA's contract with external scalers.
+//! gRPC (`grpc`): the composites for programs, and KEDA's contract with external scalers. `GET /api/v1/tap` copies what
+//! passes a component (`tap`).
 
 mod api;
 mod composites;
@@ -16,6 +17,7 @@ mod memory;
 mod queues;
 mod reload;
 mod sampler;
+mod tap;
 
 use std::num::NonZeroUsize;
 use std::sync::Arc;
@@ -32,6 +34,7 @@ use tokio_util::sync::CancellationToken;
 
 use self::api::Api;
 use self::fetch::{HistoryFetch, PeersConfig};
+use self::tap::TapAccess;
 use crate::component::patterns::{check_filter, check_pattern, filter};
 use crate::component::worker::Worker;
 use crate::component::{
@@ -47,6 +50,12 @@ use crate::prom::catalog::{HistoryRule, View, max_samples_within};
 
 /// The default port of the pages.
 const PORT: u16 = 8080;
+
+/// The default limit of open taps.
+const MAX_TAPS: NonZeroUsize = NonZeroUsize::new(8).expect("not zero");
+
+/// The default limit of the items of a tap in a second.
+const MAX_TAP_ITEMS: NonZeroUsize = NonZeroUsize::new(1000).expect("not zero");
 
 crate::options! {
     /// Options of the `admin` extension.
@@ -74,6 +83,25 @@ crate::options! {
         pub history: HistoryConfig = HistoryConfig::default(),
         /// Limits of queries.
         pub query: QueryConfig = QueryConfig::default(),
+        /// Whether clients that do not authenticate may tap, which shows the contents of data. It needs a loopback
+        /// address or a socket. With `auth`, all clients may tap.
+        pub tap: bool = false,
+        /// Most open taps. Each holds at most 8 MiB of data.
+        pub max_taps: NonZeroUsize = MAX_TAPS,
+        /// Most items that a tap shows in a second. It skips the batches that follow in this second.
+        pub max_tap_items_per_second: NonZeroUsize = MAX_TAP_ITEMS,
+    }
+    check = AdminConfig::check
+}
+
+impl AdminConfig {
+    fn check(&self, at: &Node, cx: &mut Problems) {
+        let is_local = self.endpoint.is_loopback() || self.endpoint.unix_path().is_some();
+        if self.tap && self.auth.is_none() && !is_local {
+            cx.at(at.child("tap"))
+                .help("set `auth`, or listen on a loopback address")
+                .error("shows the contents of data to every client that can connect");
+        }
     }
 }
 
@@ -281,6 +309,7 @@ impl Lifecycle for Admin {
         let faces = Faces {
             api,
             cors: self.config.cors.clone(),
+            tap: TapAccess::of(&self.config),
             authenticates: self.config.auth.is_some(),
         };
         self.server.start(&self.base, server, Arc::new(faces)).await?;
@@ -316,6 +345,7 @@ impl Lifecycle for Admin {
 struct Faces {
     api: Arc<Api>,
     cors: Option<CorsConfig>,
+    tap: TapAccess,
     /// Whether all clients have authenticated.
     authenticates: bool,
 }
@@ -342,6 +372,7 @@ impl Pages for Faces {
     async fn page(&self, request: Request) -> Answer {
         match &*request.path {
             reload::PATH => reload::page(self.api.shared(), self.authenticates).await,
+            tap::PATH => tap::page(&request, &self.tap, self.api.shared(), self.api.stopping()).await,
             _ => self.api.clone().answer(request).await,
         }
     }

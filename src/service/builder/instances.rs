@@ -91,7 +91,7 @@ impl<'a> Builder<'a> {
         let parts = parts(planned, only, only);
         let kept = self.kept(&base.path, &parts);
         let known = kept.as_ref().and_then(|member| member.downstreams[at].as_ref());
-        let downstream = self.downstream(known, next);
+        let downstream = self.downstream((position, signal), known, next);
         let mut downstreams = [const { None }; 3];
         downstreams[at] = Some(downstream.clone());
         let added = self.add(kept, position, parts, downstreams, |builder| {
@@ -131,7 +131,7 @@ impl<'a> Builder<'a> {
         });
         let parts = parts(planned, used(&ledgers), used(&nexts));
         let kept = self.kept(&base.path, &parts);
-        let downstreams = self.downstreams(kept.as_ref(), nexts);
+        let downstreams = self.downstreams(position, kept.as_ref(), nexts);
         let outputs = downstreams
             .clone()
             .map(|downstream| downstream.map(|downstream| downstream as Arc<dyn Consumer>));
@@ -170,7 +170,7 @@ impl<'a> Builder<'a> {
             let base = self.context(position);
             let parts = parts(planned, [false; 3], used(&nexts));
             let kept = self.kept(&base.path, &parts);
-            let downstreams = self.downstreams(kept.as_ref(), nexts);
+            let downstreams = self.downstreams(position, kept.as_ref(), nexts);
             let entries = Signal::ALL.map(|signal| {
                 let downstream = downstreams[signal as usize].clone()?;
                 Some(self.receiver_entry(id, signal, downstream))

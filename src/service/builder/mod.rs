@@ -20,6 +20,7 @@ use super::tables::TableReaders;
 use super::writers::SeriesWriter;
 use crate::batch::Signal;
 use crate::component::graph_metrics::{GraphMetrics, NodeMetrics, ReceiverMetrics};
+use crate::component::tap::{TapPoint, TapSide, TapSite};
 use crate::component::{
     ComponentError, Consumer, Context, Downstream, DownstreamState, Edge, Entry, EntryCounts, Factory,
     FanOut, Ledger, Shared, TableHandle,
@@ -185,30 +186,48 @@ impl<'a> Builder<'a> {
     }
 
     /// The downstream of a component. That of a kept instance leads to `next` from the commit on.
-    fn downstream(&mut self, kept: Option<&Arc<Downstream>>, next: Arc<dyn Consumer>) -> Arc<Downstream> {
+    fn downstream(
+        &mut self,
+        (position, signal): (Position<'_>, Signal),
+        kept: Option<&Arc<Downstream>>,
+        next: Arc<dyn Consumer>,
+    ) -> Arc<Downstream> {
         match kept {
             Some(downstream) => {
                 self.graph.connections.push((downstream.clone(), next));
                 downstream.clone()
             }
-            None => Arc::new(Downstream::new(
-                self.shared.wiring.clone(),
-                next,
-                DownstreamState::Open,
-            )),
+            None => {
+                let wiring = self.shared.wiring.clone();
+                let downstream = Downstream::new(wiring, next, DownstreamState::Open);
+                let tap = self.tap_point(position, signal, TapSide::Output);
+                Arc::new(downstream.tapped(tap))
+            }
         }
+    }
+
+    /// The point that copies what enters or leaves a component.
+    fn tap_point(&self, position: Position<'_>, signal: Signal, side: TapSide) -> Arc<TapPoint> {
+        self.shared.taps.point(TapSite {
+            class: position.class,
+            id: position.id.to_string().into(),
+            pipeline: position.pipeline.map(|pipeline| pipeline.to_string().into()),
+            signal,
+            side,
+        })
     }
 
     /// The downstreams of a component by signal.
     fn downstreams(
         &mut self,
+        position: Position<'_>,
         kept: Option<&GraphMember>,
         nexts: [Option<Arc<dyn Consumer>>; 3],
     ) -> [Option<Arc<Downstream>>; 3] {
         let mut downstreams = [const { None }; 3];
-        for ((downstream, next), at) in downstreams.iter_mut().zip(nexts).zip(0..) {
-            let kept = kept.and_then(|member| member.downstreams.get(at)?.as_ref());
-            *downstream = next.map(|next| self.downstream(kept, next));
+        for ((downstream, next), signal) in downstreams.iter_mut().zip(nexts).zip(Signal::ALL) {
+            let kept = kept.and_then(|member| member.downstreams[signal as usize].as_ref());
+            *downstream = next.map(|next| self.downstream((position, signal), kept, next));
         }
         downstreams
     }
@@ -334,7 +353,10 @@ impl<'a> Builder<'a> {
             }
             let upstream = at.checked_sub(1).and_then(|before| stages.get(before));
             let from = upstream.map(|(.., ledger)| ledger.clone());
-            let edge = Edge::new(from, ledger.clone(), processor).editing(edits);
+            let tap = self.tap_point(*position, signal, TapSide::Input);
+            let edge = Edge::new(from, ledger.clone(), processor)
+                .editing(edits)
+                .tapped(tap);
             next = Arc::new(if self.shared.wants_details() {
                 edge.timed(Some(duration(pipeline, position.id)))
             } else {
@@ -362,14 +384,20 @@ impl<'a> Builder<'a> {
     fn pipeline_sinks(&mut self, pipeline: &PipelinePlan) -> Vec<Arc<dyn Consumer>> {
         let mut edges: Vec<Arc<dyn Consumer>> = Vec::new();
         for id in &pipeline.exporters {
-            let sink = if let Some((id, _)) = self.plan.connectors.get_key_value(id) {
-                self.connector(id)
+            let (class, sink) = if let Some((id, _)) = self.plan.connectors.get_key_value(id) {
+                (Class::Connector, self.connector(id))
             } else {
-                self.sinks.get(id).cloned()
+                (Class::Exporter, self.sinks.get(id).cloned())
             };
             let Some(sink) = sink else { continue };
             if let Some(ledger) = &sink.ledgers[pipeline.id.signal as usize] {
-                let edge = Edge::new(None, ledger.clone(), sink.consumer);
+                let position = Position {
+                    class,
+                    id,
+                    pipeline: Some(&pipeline.id),
+                };
+                let tap = self.tap_point(position, pipeline.id.signal, TapSide::Input);
+                let edge = Edge::new(None, ledger.clone(), sink.consumer).tapped(tap);
                 edges.push(Arc::new(if self.shared.wants_details() {
                     edge.timed(None)
                 } else {

@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
 
+use super::tap::TapPoint;
 use super::{Consumer, Flow, Refused};
 use crate::batch::Batch;
 
@@ -98,6 +99,8 @@ pub struct Downstream {
     wiring: Arc<Wiring>,
     state: AtomicU8,
     routes: ArcSwap<Routes>,
+    /// Copies what leaves the component, for people who debug.
+    tap: Option<Arc<TapPoint>>,
 }
 
 impl Downstream {
@@ -112,6 +115,15 @@ impl Downstream {
             wiring,
             state: AtomicU8::new(state as u8),
             routes: ArcSwap::from_pointee(routes),
+            tap: None,
+        }
+    }
+
+    /// Adds the point that copies what leaves the component.
+    pub fn tapped(self, tap: Arc<TapPoint>) -> Self {
+        Self {
+            tap: Some(tap),
+            ..self
         }
     }
 
@@ -179,6 +191,9 @@ impl Consumer for Downstream {
 
     fn consume(&self, batch: Batch, flow: &mut Flow) {
         let generation = self.join(flow);
+        if let Some(tap) = &self.tap {
+            tap.pass(&batch);
+        }
         self.routes.load().of(generation).consume(batch, flow);
     }
 

@@ -11,6 +11,7 @@ use parking_lot::Mutex;
 
 use super::account::{Ceiling, Held};
 use super::slow::{Slow, Stage};
+use super::tap::TapPoint;
 use super::worker::{Overloaded, Slot};
 use super::{Consumer, Flow, Ledger, PushOutcome, Refused, Shared};
 use crate::batch::{Batch, Signal};
@@ -23,6 +24,8 @@ pub struct Edge {
     /// Whether the target edits, so that its output may differ from the contents of a table.
     edits: bool,
     clock: Clock,
+    /// Copies what passes, for people who debug.
+    tap: Option<Arc<TapPoint>>,
 }
 
 /// Whether an edge measures the time of its target.
@@ -43,6 +46,15 @@ impl Edge {
             target,
             edits: false,
             clock: Clock::Off,
+            tap: None,
+        }
+    }
+
+    /// Adds the point that copies what enters the target.
+    pub fn tapped(self, tap: Arc<TapPoint>) -> Self {
+        Self {
+            tap: Some(tap),
+            ..self
         }
     }
 
@@ -85,6 +97,9 @@ impl Consumer for Edge {
         self.to.enter(items);
         if self.edits {
             batch.snapshot_of = None;
+        }
+        if let Some(tap) = &self.tap {
+            tap.pass(&batch);
         }
         match self.clock {
             Clock::Off => self.target.consume(batch, flow),

@@ -24,6 +24,7 @@ pub mod services;
 pub mod shared;
 pub mod slow;
 mod tables;
+pub mod tap;
 pub mod targets;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;

@@ -19,6 +19,7 @@ use super::queue_level::QueueLevel;
 use super::reloads::Reloads;
 use super::services::ServicesById;
 use super::slow::Slowness;
+use super::tap::Taps;
 use super::targets::ScrapePool;
 use crate::watch::Watched;
 
@@ -52,6 +53,8 @@ pub struct Shared {
     pub overview: Latest<Overview>,
     /// The generation of the graph that pushes begin in.
     pub wiring: Arc<Wiring>,
+    /// Copies of what passes the edges of the graph.
+    pub taps: Arc<Taps>,
     /// Requests for a reload, and their results.
     pub reloads: Reloads,
     /// Values that higher layers keep once a gateway.

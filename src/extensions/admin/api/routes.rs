@@ -7,7 +7,7 @@ use tidegate_promql::NAME;
 
 use super::{API, Api, ApiFailure, PageContent};
 use crate::extensions::admin::queues::QueryKind;
-use crate::extensions::admin::reload;
+use crate::extensions::admin::{reload, tap};
 use crate::net::pages::{Request, Takes};
 
 /// A page of the API.
@@ -136,6 +136,7 @@ pub(in crate::extensions::admin) fn takes(path: &str) -> Takes {
     match Route::at(path) {
         Some(route) => route.takes,
         None if path == reload::PATH => Takes::Post,
+        None if path == tap::PATH => Takes::GetOrForm,
         None if path.starts_with("/-/") => Takes::Paths,
         None => Takes::Forms,
     }

@@ -1,0 +1,304 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//! `GET /api/v1/tap`: a copy of what enters or leaves a component, as server-sent events.
+//!
+//! The events are `item` (OTLP/JSON of one item with its resource and scope), `skipped` and `end`. Background threads
+//! decode and filter, so that a tap takes no time from the pipelines.
+
+mod items;
+mod target;
+
+use std::num::NonZeroUsize;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use http::StatusCode;
+use serde_json::json;
+use tokio::time::sleep;
+use tokio_util::sync::CancellationToken;
+
+use self::items::{TapFilter, TapPiece};
+use self::target::NoTarget;
+use super::{AdminConfig, composites};
+use crate::component::Shared;
+use crate::component::tap::{TapReader, TappedBatch};
+use crate::component::worker::Turns;
+use crate::net::pages::{self, Answer, Event, Request};
+use crate::watch::{Backlog, Ended, backlog};
+
+/// The path of the stream.
+pub(super) const PATH: &str = "/api/v1/tap";
+
+/// The interval between two reports of skipped batches, and of signs of life without items.
+const TICK: Duration = Duration::from_secs(1);
+
+/// The period in which the items of a tap are counted.
+const SECOND: Duration = Duration::from_secs(1);
+
+/// The limit of concurrent readings, for all taps together.
+static READING: Turns = Turns::of(1);
+
+/// Who may tap, and the limits of all taps.
+pub(super) struct TapAccess {
+    is_allowed: bool,
+    max_taps: NonZeroUsize,
+    /// Most items of a tap in a second.
+    max_items: NonZeroUsize,
+}
+
+impl TapAccess {
+    pub(super) fn of(config: &AdminConfig) -> Self {
+        Self {
+            is_allowed: config.auth.is_some() || config.tap,
+            max_taps: config.max_taps,
+            max_items: config.max_tap_items_per_second,
+        }
+    }
+}
+
+/// Opens a tap, and answers with its events.
+pub(super) async fn page(
+    request: &Request,
+    access: &TapAccess,
+    shared: &Shared,
+    stopping: &CancellationToken,
+) -> Answer {
+    if !access.is_allowed {
+        let why = "a tap shows the contents of data: set `auth` of the `admin` extension, or `tap: true` if it \
+                   listens on a loopback address";
+        return pages::error(StatusCode::FORBIDDEN, "forbidden", why);
+    }
+    let Some(overview) = shared.overview.get() else {
+        return pages::busy("the gateway is starting");
+    };
+    let target = match target::resolve(&overview, request) {
+        Ok(target) => target,
+        Err(NoTarget::Unknown(why, near)) => return composites::not_found(why, near.as_deref()),
+        Err(NoTarget::Wrong(why)) => return bad(&why),
+    };
+    let (filter, left) = match (filter(request).await, limit(request)) {
+        (Ok(filter), Ok(left)) => (filter, left),
+        (Err(why), _) | (_, Err(why)) => return bad(&why),
+    };
+    let max_taps = access.max_taps.get();
+    let Some(reader) = shared.taps.open(target, max_taps, &shared.memory) else {
+        return pages::busy(&format!(
+            "{max_taps} taps are open: close one, or set `max_taps` of the `admin` extension"
+        ));
+    };
+    let (to, events) = backlog(shared, last_event);
+    let stream = TapStream {
+        reader,
+        filter: Arc::new(filter),
+        rate: ItemRate::of(access.max_items),
+        left,
+        reported: Instant::now(),
+        to,
+        stopping: stopping.clone(),
+    };
+    tokio::spawn(stream.run());
+    pages::events(events)
+}
+
+fn bad(why: &str) -> Answer {
+    pages::error(StatusCode::BAD_REQUEST, "bad_data", why)
+}
+
+/// The conditions of all parameters `where`. Background threads parse them, because expressions take time to compile.
+async fn filter(request: &Request) -> Result<TapFilter, String> {
+    let texts: Vec<String> = request.all("where").map(str::to_owned).collect();
+    let parsed = READING.in_background(move || TapFilter::parse(&texts)).await;
+    parsed.unwrap_or_else(|| Err("a bug: see the log".to_owned()))
+}
+
+/// The most items of the whole stream.
+fn limit(request: &Request) -> Result<Option<u64>, String> {
+    let given = request.get("limit").filter(|text| !text.is_empty());
+    let read = |text: &str| match text.parse::<u64>() {
+        Ok(items) if items > 0 => Ok(items),
+        _ => Err(format!("limit: `{text}` is not a number above 0")),
+    };
+    given.map(read).transpose()
+}
+
+fn end(reason: &str) -> Event {
+    Event::Named("end", json!({"reason": reason}).to_string())
+}
+
+/// The last event of a stream that the gateway ends.
+fn last_event(why: Ended) -> Option<Event> {
+    match why {
+        Ended::Gone => None,
+        Ended::Stopping => Some(end("stopping")),
+        Ended::Slow => Some(end("slow")),
+        Ended::Memory => Some(end("memory")),
+    }
+}
+
+/// The items of a tap in the current second.
+struct ItemRate {
+    most: usize,
+    since: Instant,
+    shown: usize,
+}
+
+impl ItemRate {
+    fn of(most: NonZeroUsize) -> Self {
+        Self {
+            most: most.get(),
+            since: Instant::now(),
+            shown: 0,
+        }
+    }
+
+    /// The items that may follow in this second.
+    fn left(&mut self) -> usize {
+        if self.since.elapsed() >= SECOND {
+            (self.since, self.shown) = (Instant::now(), 0);
+        }
+        self.most.saturating_sub(self.shown)
+    }
+
+    fn rest_of_second(&self) -> Duration {
+        SECOND.saturating_sub(self.since.elapsed())
+    }
+}
+
+/// Whether a stream goes on.
+#[derive(PartialEq, Eq)]
+enum TapState {
+    Open,
+    /// It has shown as many items as its client wants.
+    Complete,
+}
+
+/// A tap with its client.
+struct TapStream {
+    reader: TapReader,
+    filter: Arc<TapFilter>,
+    rate: ItemRate,
+    /// Items that the client still wants. `None`: all.
+    left: Option<u64>,
+    /// The last report of skipped batches.
+    reported: Instant,
+    to: Backlog<Event>,
+    stopping: CancellationToken,
+}
+
+impl TapStream {
+    async fn run(mut self) {
+        // The stream has ended already, or ends with this task.
+        let _ = self.publish().await;
+    }
+
+    async fn publish(&mut self) -> Result<(), Ended> {
+        // The client gets the head of the answer now.
+        self.send(Event::Alive).await?;
+        loop {
+            self.report_skipped().await?;
+            let tapped = tokio::select! {
+                tapped = self.reader.next() => tapped,
+                () = sleep(TICK) => None,
+                ended = self.to.ended() => return Err(ended),
+                () = self.stopping.cancelled() => {
+                    self.to.end(Ended::Stopping);
+                    return Err(Ended::Stopping);
+                }
+            };
+            match tapped {
+                None => self.send(Event::Alive).await?,
+                Some(tapped) => {
+                    if self.show(tapped).await? == TapState::Complete {
+                        self.send_skipped().await?;
+                        return self.send(end("limit")).await;
+                    }
+                }
+            }
+        }
+    }
+
+    async fn send(&self, event: Event) -> Result<(), Ended> {
+        let bytes = event.bytes();
+        let permit = tokio::select! {
+            permit = self.to.reserve(bytes) => permit?,
+            () = self.stopping.cancelled() => {
+                self.to.end(Ended::Stopping);
+                return Err(Ended::Stopping);
+            }
+        };
+        self.to.send(permit, event, bytes);
+        Ok(())
+    }
+
+    async fn report_skipped(&mut self) -> Result<(), Ended> {
+        if self.reported.elapsed() < TICK {
+            return Ok(());
+        }
+        self.reported = Instant::now();
+        self.send_skipped().await
+    }
+
+    async fn send_skipped(&self) -> Result<(), Ended> {
+        match self.reader.take_skipped() {
+            0 => Ok(()),
+            batches => {
+                let event = Event::Named("skipped", json!({"batches": batches}).to_string());
+                self.send(event).await
+            }
+        }
+    }
+
+    /// The items that may follow now, by the rate and by the wish of the client.
+    fn room(&mut self) -> usize {
+        let left = self.left.and_then(|left| usize::try_from(left).ok());
+        self.rate.left().min(left.unwrap_or(usize::MAX))
+    }
+
+    /// Shows the items of a batch that the filter accepts, as many as the rate allows.
+    async fn show(&mut self, tapped: TappedBatch) -> Result<TapState, Ended> {
+        let mut rest = Some(tapped);
+        while let Some(tapped) = rest.take() {
+            let most = self.room();
+            if most == 0 {
+                self.pause();
+                break;
+            }
+            let filter = self.filter.clone();
+            let read = READING.in_background(move || items::read(tapped, &filter, most));
+            let Some(Ok(piece)) = read.await else {
+                // There was no memory for the JSON, or the data can't be read.
+                self.reader.skip();
+                break;
+            };
+            let TapPiece {
+                lines,
+                is_cut,
+                rest: more,
+                held: _until_sent,
+            } = piece;
+            for line in lines {
+                self.send(Event::Named("item", line)).await?;
+                self.rate.shown += 1;
+                self.left = self.left.map(|left| left.saturating_sub(1));
+            }
+            if self.left == Some(0) {
+                return Ok(TapState::Complete);
+            }
+            if is_cut {
+                self.pause();
+                break;
+            }
+            rest = more;
+        }
+        Ok(TapState::Open)
+    }
+
+    /// Shows nothing more in this second.
+    fn pause(&self) {
+        self.reader.skip();
+        self.reader.pause(self.rate.rest_of_second());
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//! Taps as a client of the page sees them.
+
+use std::time::SystemTime;
+
+use serde_json::Value;
+
+use super::*;
+use crate::batch::{Batch, Signal, json, wire};
+use crate::component::Lifecycle;
+use crate::component::graph_metrics::GraphMetrics;
+use crate::component::overview::{Overview, PipelineOverview};
+use crate::component::tap::{TapPoint, TapSide, TapSite};
+use crate::component::testing::{context, options, settings};
+use crate::config::Class;
+use crate::extensions::admin::Admin;
+use crate::net::pages::testing::fetch;
+
+/// A started extension of a gateway with the exporter `debug`.
+async fn started(options: &str) -> Admin {
+    let config = settings::<AdminConfig>(&format!("{{endpoint: 127.0.0.1:0, {options}}}")).get();
+    let admin = Admin::new(config, context("extensions", "admin")).unwrap();
+    admin.base.shared.overview.set(Overview {
+        built: SystemTime::UNIX_EPOCH,
+        pipelines: vec![PipelineOverview {
+            id: "logs".to_owned(),
+            receivers: vec!["otlp".to_owned()],
+            processors: Vec::new(),
+            exporters: vec!["debug".to_owned()],
+        }],
+        extensions: Vec::new(),
+        config: String::new(),
+        metrics: GraphMetrics::default(),
+    });
+    admin.start().await.unwrap();
+    admin
+}
+
+fn input_of_debug(admin: &Admin) -> Arc<TapPoint> {
+    admin.base.shared.taps.point(TapSite {
+        class: Class::Exporter,
+        id: "debug".into(),
+        pipeline: Some("logs".into()),
+        signal: Signal::Logs,
+        side: TapSide::Input,
+    })
+}
+
+fn logs(records: usize) -> Batch {
+    let record = r#"{"severityText":"INFO","body":{"stringValue":"x"}}"#;
+    let records = vec![record; records].join(",");
+    let request = format!(r#"{{"resourceLogs":[{{"scopeLogs":[{{"logRecords":[{records}]}}]}}]}}"#);
+    let bytes = json::to_protobuf(Signal::Logs, request.as_bytes()).unwrap();
+    Batch::new(wire::check(Signal::Logs, bytes).unwrap())
+}
+
+/// The events of a tap that ends, while batches pass.
+async fn events(admin: &Admin, parameters: &str, batch: Batch) -> Vec<(String, Value)> {
+    let (endpoint, point) = (admin.local(), input_of_debug(admin));
+    let path = format!("{PATH}?component=debug&{parameters}");
+    let asked = tokio::spawn(async move { fetch(&endpoint, "GET", &path).await });
+    while !asked.is_finished() {
+        point.pass(&batch);
+        tokio::task::yield_now().await;
+    }
+    let (status, body) = asked.await.unwrap();
+    assert_eq!(status, 200, "{body}");
+    let events = body.split("\n\n").filter_map(|event| {
+        let (name, data) = event.strip_prefix("event: ")?.split_once("\ndata: ")?;
+        Some((name.to_owned(), serde_json::from_str(data).unwrap()))
+    });
+    events.collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_tap_shows_its_items_then_skipped_batches_and_the_end() {
+    let admin = started("tap: true, max_tap_items_per_second: 20").await;
+    let events = events(&admin, "limit=30&where=severity%3D%22INFO%22", logs(12)).await;
+    let of = |name: &str| events.iter().filter(|(known, _)| known == name).count();
+    assert_eq!((of("item"), of("end")), (30, 1));
+    assert!(of("skipped") > 0, "20 items of 24 in a second");
+    let (_, item) = events.iter().find(|(name, _)| name == "item").unwrap();
+    let record = &item["resourceLogs"][0]["scopeLogs"][0]["logRecords"][0];
+    assert_eq!(record["body"]["stringValue"], "x");
+    let (name, data) = events.last().unwrap();
+    assert_eq!((&**name, &data["reason"]), ("end", &json!("limit")));
+    admin.stop(Instant::now() + Duration::from_secs(60)).await;
+    assert_eq!(admin.base.shared.memory.reserved_bytes(), 0);
+}
+
+#[tokio::test]
+async fn requests_without_permission_or_component_are_refused() {
+    let status = async |options: &str, parameters: &str| {
+        let admin = started(options).await;
+        let (status, body) = fetch(&admin.local(), "GET", &format!("{PATH}?{parameters}")).await;
+        assert!(body.contains("error"), "{body}");
+        status
+    };
+    assert_eq!(status("", "component=debug").await, 403);
+    assert_eq!(status("tap: true", "component=debugg").await, 404);
+    for parameters in ["", "component=debug&limit=0", "component=debug&where=%7B"] {
+        assert_eq!(status("tap: true", parameters).await, 400, "{parameters}");
+    }
+}
+
+#[test]
+fn taps_without_authentication_need_a_loopback_address() {
+    let is_valid = |yaml| options::<AdminConfig>(yaml).is_ok();
+    assert!(is_valid("{endpoint: '127.0.0.1:8080', tap: true}"));
+    assert!(is_valid("{endpoint: 'unix:/run/admin.sock', tap: true}"));
+    assert!(is_valid(
+        "{endpoint: '0.0.0.0:8080', tap: true, auth: {authenticator: basicauth}}"
+    ));
+    assert!(!is_valid("{endpoint: '0.0.0.0:8080', tap: true}"));
+}
