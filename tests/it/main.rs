@@ -64,6 +64,7 @@ mod spelling;
 mod state;
 mod support;
 mod telemetry;
+mod testcmd;
 mod top;
 mod transports;
 mod windows;
