@@ -111,7 +111,14 @@ fn restarts_dead_sources_resets_and_late_points_are_as_in_a_gateway() {
       - {at: 2s, to: otlp, points: [{name: jobs, type: counter, value: 3, late: 1s}]}
     expect:
       - {at: 3s, page: prometheus, lines: [jobs_total 3]}
-      - {at: 3s, dropped: {component: aggregate, reason: late, items: 1}}
+      - {at: 3s, dropped: {component: aggregate, reason: late, items: 0}}
+  - name: an older level is late
+    input:
+      - {at: 2s, to: otlp, points: [{name: level, value: 5}]}
+      - {at: 3s, to: otlp, points: [{name: level, value: 4, late: 2s}]}
+    expect:
+      - {at: 4s, page: prometheus, lines: [level 5]}
+      - {at: 4s, dropped: {component: aggregate, reason: late, items: 1}}
   - name: noise is filtered, and logs pass
     input:
       - {to: otlp, points: [{name: noise, value: 1}]}
@@ -128,7 +135,7 @@ fn restarts_dead_sources_resets_and_late_points_are_as_in_a_gateway() {
         stdout.contains("note  extensions::health_check is not started"),
         "{stdout}"
     );
-    assert!(stdout.ends_with("5 passed, 0 failed\n"), "{stdout}");
+    assert!(stdout.ends_with("6 passed, 0 failed\n"), "{stdout}");
     let some = test(&[&file, Path::new("--run"), Path::new("restart")]);
     assert!(some.stdout.ends_with("1 passed, 0 failed\n"), "{}", some.stdout);
     let none = test(&[&file, Path::new("--run"), Path::new("nosuch")]);
