@@ -11,11 +11,13 @@ use tidegate_engine::{Table, UnixNanos};
 
 use crate::batch::{Batch, Payload, Signal};
 use crate::component::{
-    ConfigType, Consumer, Entry, Exporter, ExporterFactory, Factory, Flow, Ledger, Lifecycle, Processor,
-    ProcessorFactory, Receiver, ReceiverFactory, Refused, Shared, Stability, TableHandle,
+    ConfigType, Consumer, Entry, Exporter, ExporterContext, ExporterFactory, Factory, Flow, Ledger,
+    Lifecycle, Processor, ProcessorFactory, Receiver, ReceiverFactory, Refused, Shared, Stability,
+    TableHandle,
 };
-use crate::exporters::prometheus;
+use crate::delivery::{Delivery, SentForm};
 use crate::exporters::prometheus::config::PrometheusExporterConfig;
+use crate::exporters::{otlp, otlphttp, prometheus};
 use crate::processors::k8sattributes;
 use crate::prom::catalog::Senders;
 use crate::prom::{Escaping, Format, Renderer};
@@ -89,8 +91,16 @@ pub(super) fn replace(plan: &mut Plan) -> Vec<String> {
         planned.factory = &RECEIVER;
     }
     for planned in plan.exporters.values_mut() {
-        let is_page = planned.factory.kind == prometheus::FACTORY.kind;
-        planned.factory = if is_page { &PAGE } else { &EXPORTER };
+        let kind = planned.factory.kind;
+        planned.factory = if kind == prometheus::FACTORY.kind {
+            &PAGE
+        } else if kind == otlp::FACTORY.kind {
+            &GRPC_EXPORTER
+        } else if kind == otlphttp::FACTORY.kind {
+            &HTTP_EXPORTER
+        } else {
+            &EXPORTER
+        };
     }
     for (id, planned) in &mut plan.processors {
         if planned.factory.kind == k8sattributes::FACTORY.kind {
@@ -128,12 +138,32 @@ static EXPORTER: ExporterFactory = Factory {
     signals: SIGNALS,
     help: "keeps data for a test",
     config: ConfigType::of::<String>(),
-    build: |_, cx| {
-        Ok(Arc::new(KeepingExporter {
-            id: cx.base.id.to_string(),
-            stand_ins: StandIns::of(&cx.base.shared),
-            ledgers: cx.ledgers,
-        }))
+    build: |_, cx| Ok(Arc::new(KeepingExporter::new(cx, None))),
+};
+
+static GRPC_EXPORTER: ExporterFactory = Factory {
+    kind: "test_output_otlp",
+    aliases: &[],
+    signals: SIGNALS,
+    help: "keeps data for a test, as `otlp` sends it",
+    config: ConfigType::of::<String>(),
+    build: |settings, cx| {
+        Ok(Arc::new(KeepingExporter::new(
+            cx,
+            Some(&otlp::delivery(settings)),
+        )))
+    },
+};
+
+static HTTP_EXPORTER: ExporterFactory = Factory {
+    kind: "test_output_otlphttp",
+    aliases: &[],
+    signals: SIGNALS,
+    help: "keeps data for a test, as `otlphttp` sends it",
+    config: ConfigType::of::<String>(),
+    build: |settings, cx| {
+        let delivery = otlphttp::delivery(settings);
+        Ok(Arc::new(KeepingExporter::new(cx, Some(&delivery))))
     },
 };
 
@@ -141,6 +171,23 @@ struct KeepingExporter {
     id: String,
     stand_ins: Arc<StandIns>,
     ledgers: [Option<Arc<Ledger>>; 3],
+    /// The conversions before data is sent.
+    form: Option<SentForm>,
+}
+
+impl KeepingExporter {
+    fn new(cx: ExporterContext, delivery: Option<&Delivery>) -> Self {
+        let form = delivery.map(|delivery| {
+            let bounds = cx.base.shared.memory.bounds_of_tables();
+            SentForm::of(delivery, cx.ledger(Signal::Metrics), bounds)
+        });
+        Self {
+            id: cx.base.id.to_string(),
+            stand_ins: StandIns::of(&cx.base.shared),
+            ledgers: cx.ledgers,
+            form,
+        }
+    }
 }
 
 impl Lifecycle for KeepingExporter {}
@@ -151,7 +198,14 @@ impl Consumer for KeepingExporter {
         Ok(())
     }
 
-    fn consume(&self, batch: Batch, _: &mut Flow) {
+    fn consume(&self, batch: Batch, flow: &mut Flow) {
+        let batch = match &self.form {
+            Some(form) => form.apply(batch, flow),
+            None => batch,
+        };
+        if batch.items() == 0 {
+            return;
+        }
         if let Some(ledger) = &self.ledgers[batch.signal() as usize] {
             ledger.leave(batch.items());
         }
