@@ -107,6 +107,11 @@ pub fn load_from(loader: Loader<'_>) -> Result<Loaded, Failure> {
     check_with(loader, &[]).loaded()
 }
 
+/// Loads and checks what a loader has; prints nothing.
+pub fn check_loader(loader: Loader<'_>) -> Checked {
+    check_with(loader, &[])
+}
+
 fn check_with(loader: Loader<'_>, feature_gates: &[String]) -> Checked {
     let loaded = loader.load(&Kinds);
     let mut problems = loaded.problems;

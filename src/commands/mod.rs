@@ -23,6 +23,7 @@ pub mod run;
 pub mod support_bundle;
 pub mod tap;
 mod terminal;
+pub mod test;
 pub mod top;
 pub mod validate;
 pub mod version;
@@ -62,6 +63,8 @@ enum Command {
     Quickstart(quickstart::QuickstartArgs),
     /// Check a configuration and build its graph, without starting it
     Validate(validate::ValidateArgs),
+    /// Run tests of a configuration: inputs at given times, and what must come of them
+    Test(test::TestArgs),
     /// Print the pipelines of a configuration as text or as a picture, without starting them
     Graph(graph::GraphArgs),
     /// Print the effective configuration or its JSON Schema, format files, or convert those of other programs
@@ -102,6 +105,7 @@ impl Cli {
             Command::Run(args) => run::run(&args),
             Command::Quickstart(args) => quickstart::run(&args),
             Command::Validate(args) => validate::run(&args),
+            Command::Test(args) => test::run(&args),
             Command::Graph(args) => graph::run(&args),
             Command::Config(args) => config::run(&args),
             Command::Components(args) => components::run(&args),

@@ -5,6 +5,7 @@
 use std::fs;
 use std::path::PathBuf;
 
+use super::examples::examples;
 use super::kit::gateway::tidegate;
 use super::kit::plugins;
 
@@ -59,8 +60,7 @@ fn is_well_formed(text: &str, format: &str) -> bool {
 
 #[test]
 fn every_format_shows_all_components_of_every_example() {
-    let examples = in_checkout("config").read_dir().expect("examples");
-    for path in examples.flatten().map(|entry| entry.path()) {
+    for path in examples() {
         let yaml = fs::read_to_string(&path).expect("a file");
         let components = components(&yaml);
         assert!(components.len() >= 2, "{}", path.display());

@@ -66,6 +66,7 @@ mod state;
 mod support;
 mod tap;
 mod telemetry;
+mod testcmd;
 mod top;
 mod transports;
 mod windows;

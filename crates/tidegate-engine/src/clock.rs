@@ -21,6 +21,9 @@ const MOMENT: Duration = Duration::from_millis(20);
 /// A monotonic moment, and the wall clock at that moment.
 static ANCHOR: OnceLock<(Instant, UnixNanos)> = OnceLock::new();
 
+/// The time of a clock that is set by hand; 0: the clock runs.
+static MANUAL: AtomicU64 = AtomicU64::new(0);
+
 static STEPS: AtomicU64 = AtomicU64::new(0);
 
 /// The time for which a step of the wall clock counts as recent, in nanoseconds (1 h).
@@ -79,8 +82,24 @@ fn was_set() -> UnixNanos {
     SET.get()
 }
 
+/// Stops the clock of this process at a time, which both [`now`] and the wall clock have until the next call. Tests of
+/// configurations run on such a clock. Call it before anything reads the clock.
+pub fn set_manual(now: UnixNanos) {
+    MANUAL.store(now.max(1), Relaxed);
+}
+
+/// Whether the clock is set by hand.
+#[inline]
+pub fn is_manual() -> bool {
+    MANUAL.load(Relaxed) > 0
+}
+
 /// Now, by the clock that never jumps. It notices when the wall clock was set.
 pub fn now() -> UnixNanos {
+    let manual = MANUAL.load(Relaxed);
+    if manual > 0 {
+        return manual;
+    }
     let (begun, anchor) = *ANCHOR.get_or_init(|| (Instant::now(), wall_clock()));
     let now = anchor.saturating_add(nanos(begun.elapsed()));
     if apart(wall_clock(), now).unsigned_abs() > STEP_NS {

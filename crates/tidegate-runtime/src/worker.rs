@@ -10,6 +10,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
+use tidegate_engine::clock;
 use tokio::runtime::{Builder, Handle, Runtime};
 use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::task;
@@ -30,6 +31,8 @@ pub fn lower_priority() {
 }
 
 /// Does work that blocks or takes long on a background thread of low priority. It has the runtime of the caller.
+///
+/// While the clock is set by hand, a task of the runtime does the work: the clock stands still until all tasks are done.
 pub fn in_background<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> task::JoinHandle<T> {
     /// The stack size in bytes. Queries are evaluated by recursion, as deep as their parser allows. Without
     /// optimisation a level takes up to 20 KiB.
@@ -42,6 +45,9 @@ pub fn in_background<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'stati
             .on_thread_start(lower_priority)
             .build()
     });
+    if clock::is_manual() {
+        return task::spawn(async move { work() });
+    }
     match &*THREADS {
         Ok(threads) => {
             let caller = Handle::current();

@@ -22,11 +22,11 @@ use tonic::Code;
 use crate::batch::{Encoded, Signal};
 use crate::component::auth::Credentials;
 use crate::component::{
-    ComponentError, ConfigType, Context, ExporterContext, ExporterFactory, Factory, Held, PeerLabels, Shared,
-    Stability,
+    ComponentError, ConfigType, Context, ExporterContext, ExporterFactory, Factory, Held, PeerLabels,
+    Settings, Shared, Stability,
 };
 use crate::delivery::response::quote;
-use crate::delivery::{Attempt, Destination, EncodingPermit, ExportRequest, Outcome, RetryConfig};
+use crate::delivery::{Attempt, Delivery, Destination, EncodingPermit, ExportRequest, Outcome, RetryConfig};
 use crate::net::client::{Connector, MAX_HEAD_BYTES, UseTls};
 use crate::net::grpc::{APPLICATION_GRPC, EXPORT_METHODS, GRPC_ACCEPT_ENCODING, GRPC_ENCODING, GRPC_TIMEOUT};
 use crate::net::measured::Measured;
@@ -56,6 +56,11 @@ pub static FACTORY: ExporterFactory = Factory {
         Ok(Arc::new(destination(&config, cx)?))
     },
 };
+
+/// The delivery options of an exporter with these settings.
+pub fn delivery(settings: &Settings) -> Delivery {
+    settings.get::<OtlpExporterConfig>().delivery()
+}
 
 /// The labels of the server.
 fn peer(config: &OtlpExporterConfig) -> PeerLabels {

@@ -16,11 +16,12 @@ use tidegate_runtime::USER_AGENT;
 
 use crate::batch::Signal;
 use crate::component::{
-    ComponentError, ConfigType, Context, ExporterFactory, Factory, Held, PeerLabels, Shared, Stability,
+    ComponentError, ConfigType, Context, ExporterFactory, Factory, Held, PeerLabels, Settings, Shared,
+    Stability,
 };
 use crate::delivery::http::{Connections, HttpAnswer, HttpClient, HttpOptions, Pieces};
 use crate::delivery::response::{address, of_http, quote};
-use crate::delivery::{Attempt, Destination, EncodingPermit, ExportRequest, Outcome, RetryConfig};
+use crate::delivery::{Attempt, Delivery, Destination, EncodingPermit, ExportRequest, Outcome, RetryConfig};
 use crate::net::url::Url;
 use crate::net::{BodyError, headers};
 use body::{Compression, Encoding};
@@ -57,6 +58,11 @@ pub static FACTORY: ExporterFactory = Factory {
         Ok(Arc::new(destination.only_leader(config.only_leader.as_deref())?))
     },
 };
+
+/// The delivery options of an exporter with these settings.
+pub fn delivery(settings: &Settings) -> Delivery {
+    settings.get::<OtlpHttpExporterConfig>().delivery()
+}
 
 struct OtlpHttpClient {
     shared: Arc<Shared>,

@@ -168,7 +168,7 @@ impl PrometheusExporterConfig {
     }
 
     /// The style of series for a scraper that wants this escaping.
-    pub(super) fn style(&self, escaping: Escaping) -> Style {
+    pub fn style(&self, escaping: Escaping) -> Style {
         let constant = self.const_labels.iter();
         Style {
             naming: Naming {

@@ -1,0 +1,469 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//! What a test expects, compared with what the gateway shows.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::sync::Arc;
+
+use tidegate_engine::{Attributes, Data, Freshness, Point, Series, Temporality, Value};
+use tidegate_promql::{Labels, Query};
+
+use super::file::{Expectation, ExpectedDrop, ExpectedElement, ExpectedPoint};
+use super::gateway::{TestGateway, complete};
+use crate::batch::{Payload, Signal, convert, json};
+use crate::component::{Reason, unix_now};
+use crate::config::Ordered;
+use crate::watch;
+
+/// The most lines of what is there in a message.
+const MAX_LINES: usize = 20;
+
+/// What has left the exporters since the start of the test.
+pub(super) type Exported = [(String, Payload)];
+
+/// Compares. `Err` has what is there instead.
+///
+/// # Errors
+/// The expectation does not hold, or names something that does not exist.
+pub(super) async fn check(
+    expected: &Expectation,
+    gateway: &TestGateway,
+    exported: &Exported,
+) -> Result<(), String> {
+    if let Some(exporter) = &expected.exporter {
+        of_exporter(expected, gateway, exporter, exported)
+    } else if let Some(page) = &expected.page {
+        let text = gateway.stand_ins.page(page, unix_now());
+        let text = text.ok_or_else(|| format!("no pipeline has a `prometheus` exporter `{page}`"))?;
+        of_page(expected, &text)
+    } else if let Some(query) = &expected.query {
+        of_query(expected, gateway, query)
+    } else if let Some(composite) = &expected.composite {
+        of_composite(expected, gateway, composite).await
+    } else if let Some(dropped) = &expected.dropped {
+        of_drops(dropped, gateway)
+    } else {
+        Ok(())
+    }
+}
+
+/// Whether two numbers are equal, but for the last digits that a sum may lose.
+fn is_equal(a: f64, b: f64) -> bool {
+    let scale = a.abs().max(b.abs());
+    a == b || (a.is_nan() && b.is_nan()) || (scale.is_finite() && (a - b).abs() <= scale * 1e-9)
+}
+
+/// The first lines of what is there.
+fn listed(what: &str, lines: impl IntoIterator<Item = String>) -> String {
+    let mut lines = lines.into_iter();
+    let mut text = what.to_owned();
+    for line in lines.by_ref().take(MAX_LINES) {
+        let _ = write!(text, "\n    {line}");
+    }
+    match lines.count() {
+        0 => text,
+        more => text + &format!("\n    ... and {more} more"),
+    }
+}
+
+/// The newest state of a series at an exporter.
+struct ReceivedSeries {
+    point: Point,
+}
+
+impl ReceivedSeries {
+    fn data(&self) -> Data {
+        self.point.series.metric.data
+    }
+
+    /// Adds a later point.
+    fn add(&mut self, point: Point) {
+        let is_delta = self.data().temporality() == Temporality::Delta;
+        let before = std::mem::replace(&mut self.point, point);
+        if is_delta {
+            add_delta(&mut self.point.value, &before.value);
+        }
+    }
+
+    fn count_and_sum(&self) -> (Option<u64>, Option<f64>) {
+        match &self.point.value {
+            Value::Histogram(histogram) => (Some(histogram.count), histogram.sum),
+            Value::ExponentialHistogram(histogram) => (Some(histogram.count), histogram.sum),
+            Value::Summary(summary) => (Some(summary.count), Some(summary.sum)),
+            Value::Int(_) | Value::Double(_) | Value::NoRecordedValue => (None, None),
+        }
+    }
+
+    fn temporality(&self) -> &'static str {
+        match (self.data(), self.data().temporality()) {
+            (Data::Gauge | Data::Summary, _) | (_, Temporality::Unspecified) => "none",
+            (_, Temporality::Delta) => "delta",
+            (_, Temporality::Cumulative) => "cumulative",
+        }
+    }
+
+    fn is_of(&self, expected: &ExpectedPoint) -> bool {
+        let series = &self.point.series;
+        *series.metric.name == *expected.name
+            && has_attributes(&series.attributes, &expected.attributes)
+            && has_attributes(&series.resource.attributes, &expected.resource)
+    }
+
+    fn is_equal(&self, expected: &ExpectedPoint) -> bool {
+        let (count, sum) = self.count_and_sum();
+        let number = |expected: Option<f64>, value: Option<f64>| {
+            expected.is_none_or(|expected| value.is_some_and(|value| is_equal(expected, value)))
+        };
+        number(expected.value, self.point.value.as_f64())
+            && number(expected.sum, sum)
+            && expected.count.is_none_or(|expected| count == Some(expected))
+            && (expected.temporality.as_deref()).is_none_or(|expected| expected == self.temporality())
+    }
+
+    fn line(&self) -> String {
+        let series = &self.point.series;
+        let mut line = format!("{}{{{}}}", series.metric.name, series.attributes);
+        if !series.resource.attributes.is_empty() {
+            let _ = write!(line, " resource {{{}}}", series.resource.attributes);
+        }
+        match (self.point.value.as_f64(), self.count_and_sum()) {
+            (Some(value), _) => {
+                let _ = write!(line, " value {value}");
+            }
+            (None, (Some(count), sum)) => {
+                let _ = write!(line, " count {count} sum {}", sum.unwrap_or(f64::NAN));
+            }
+            (None, (None, _)) => line.push_str(" ended"),
+        }
+        line + " " + self.temporality()
+    }
+}
+
+/// Adds an earlier delta to a later one.
+fn add_delta(value: &mut Value, before: &Value) {
+    match (value, before) {
+        (Value::Histogram(now), Value::Histogram(before)) => {
+            now.count += before.count;
+            now.sum = now.sum.zip(before.sum).map(|(now, before)| now + before);
+        }
+        (Value::ExponentialHistogram(now), Value::ExponentialHistogram(before)) => {
+            now.count += before.count;
+            now.sum = now.sum.zip(before.sum).map(|(now, before)| now + before);
+        }
+        (value, before) => {
+            if let (Some(now), Some(before)) = (value.as_f64(), before.as_f64()) {
+                *value = Value::Double(now + before);
+            }
+        }
+    }
+}
+
+fn has_attributes(attributes: &Attributes, expected: &Ordered<String>) -> bool {
+    expected.iter().all(|(key, text)| {
+        let value = attributes.get(key);
+        value.is_some_and(|value| value.to_string() == *text)
+    })
+}
+
+/// The points of metrics.
+fn points(payload: &Payload) -> Vec<Point> {
+    match payload {
+        Payload::Points(points) => points.points.to_vec(),
+        Payload::Events(events) => convert::events_to_points(events),
+        Payload::Encoded(encoded) if encoded.signal == Signal::Metrics => {
+            convert::points(encoded).unwrap_or_default()
+        }
+        Payload::Encoded(_) => Vec::new(),
+    }
+}
+
+/// The series that an exporter has got.
+fn received(batches: &[&Payload]) -> Vec<ReceivedSeries> {
+    let mut all: BTreeMap<Arc<Series>, ReceivedSeries> = BTreeMap::new();
+    for point in batches.iter().flat_map(|payload| points(payload)) {
+        let series = point.series.clone();
+        match all.get_mut(&series) {
+            Some(known) => known.add(point),
+            None => drop(all.insert(series, ReceivedSeries { point })),
+        }
+    }
+    all.into_values().collect()
+}
+
+fn of_exporter(
+    expected: &Expectation,
+    gateway: &TestGateway,
+    exporter: &str,
+    exported: &Exported,
+) -> Result<(), String> {
+    let nodes = &gateway.metrics.nodes;
+    if gateway.stand_ins.page(exporter, unix_now()).is_some() {
+        return Err(format!("`{exporter}` shows a page: use `page: {exporter}`"));
+    }
+    if !nodes
+        .iter()
+        .any(|node| *node.path == *format!("exporters::{exporter}"))
+    {
+        return Err(format!("no pipeline has an exporter `{exporter}`"));
+    }
+    let own = exported.iter().filter(|(name, _)| name == exporter);
+    let batches: Vec<&Payload> = own.map(|(_, payload)| payload).collect();
+    if let Some(items) = expected.items {
+        let got: usize = batches.iter().map(|payload| payload.items()).sum();
+        if got != items {
+            return Err(format!("expected {items} items, `{exporter}` got {got}"));
+        }
+    }
+    if !expected.points.is_empty() {
+        let series = received(&batches);
+        expected
+            .points
+            .iter()
+            .try_for_each(|point| of_point(point, &series, exporter))?;
+    }
+    of_texts(expected, &batches, exporter)
+}
+
+fn of_point(expected: &ExpectedPoint, series: &[ReceivedSeries], exporter: &str) -> Result<(), String> {
+    let same: Vec<_> = series.iter().filter(|series| series.is_of(expected)).collect();
+    let is_there = same.iter().any(|series| series.is_equal(expected));
+    if is_there != expected.absent {
+        return Ok(());
+    }
+    let name = &expected.name;
+    if expected.absent {
+        let lines = same.iter().map(|series| series.line());
+        return Err(listed(&format!("`{exporter}` got series of `{name}`:"), lines));
+    }
+    let of_name: Vec<_> = series
+        .iter()
+        .filter(|series| *series.point.series.metric.name == **name)
+        .collect();
+    let shown = if same.is_empty() { of_name } else { same };
+    if shown.is_empty() {
+        let mut names: Vec<_> = series
+            .iter()
+            .map(|series| series.point.series.metric.name.to_string())
+            .collect();
+        names.dedup();
+        return Err(listed(
+            &format!("`{exporter}` got no `{name}`. It got these metrics:"),
+            names,
+        ));
+    }
+    let lines = shown.iter().map(|series| series.line());
+    Err(listed(
+        &format!("`{exporter}` got no such series of `{name}`. It got:"),
+        lines,
+    ))
+}
+
+/// Checks the texts in the requests of an exporter.
+fn of_texts(expected: &Expectation, batches: &[&Payload], exporter: &str) -> Result<(), String> {
+    if expected.contains.is_empty() && expected.absent.is_empty() {
+        return Ok(());
+    }
+    let requests = batches.iter().map(|payload| json::to_json(&payload.encode()));
+    let requests: Vec<String> = requests.filter_map(Result::ok).collect();
+    let is_there = |text: &String| requests.iter().any(|request| request.contains(text));
+    if let Some(text) = expected.contains.iter().find(|text| !is_there(text)) {
+        let what = format!("no request of `{exporter}` has `{text}`. It got:");
+        return Err(listed(&what, requests));
+    }
+    match expected.absent.iter().find(|text| is_there(text)) {
+        Some(text) => Err(format!("a request of `{exporter}` has `{text}`")),
+        None => Ok(()),
+    }
+}
+
+fn of_page(expected: &Expectation, text: &str) -> Result<(), String> {
+    let samples = || text.lines().filter(|line| !line.starts_with('#'));
+    if let Some(missing) = (expected.lines.iter()).find(|line| !text.lines().any(|shown| shown == *line)) {
+        let name = missing.split(['{', ' ']).next().unwrap_or_default();
+        let near: Vec<_> = samples().filter(|line| line.starts_with(name)).collect();
+        let shown = if near.is_empty() {
+            samples().collect()
+        } else {
+            near
+        };
+        let what = format!("the page has no line `{missing}`. It has:");
+        return Err(listed(&what, shown.into_iter().map(str::to_owned)));
+    }
+    let begins = |start: &&String| text.lines().any(|line| line.starts_with(start.as_str()));
+    if let Some(start) = expected.absent.iter().find(begins) {
+        let shown = text.lines().filter(|line| line.starts_with(start.as_str()));
+        let what = format!("the page has lines that begin with `{start}`:");
+        return Err(listed(&what, shown.map(str::to_owned)));
+    }
+    let Some(exactly) = &expected.exactly else {
+        return Ok(());
+    };
+    let wanted: Vec<_> = exactly.lines().filter(|line| !line.is_empty()).collect();
+    let shown: Vec<_> = samples().collect();
+    if wanted == shown {
+        return Ok(());
+    }
+    let missing = wanted.iter().filter(|line| !shown.contains(line));
+    let others = shown.iter().filter(|line| !wanted.contains(line));
+    let differences = missing.map(|line| format!("- {line}"));
+    let differences: Vec<_> = differences
+        .chain(others.map(|line| format!("+ {line}")))
+        .collect();
+    if differences.is_empty() {
+        let shown = shown.into_iter().map(str::to_owned);
+        return Err(listed("the page has these lines in another order:", shown));
+    }
+    Err(listed(
+        "the page differs (`-` is missing, `+` is there):",
+        differences,
+    ))
+}
+
+fn of_query(expected: &Expectation, gateway: &TestGateway, query: &str) -> Result<(), String> {
+    let query = Query::parse(query).map_err(|error| error.to_string())?;
+    let evaluators = gateway.shared.evaluators.list();
+    let evaluator = evaluators.first().ok_or("the gateway answers no queries")?;
+    let values = evaluator.0.evaluate(&query, unix_now())?.values;
+    let holds = match (&expected.value, expected.empty) {
+        (Some(value), _) => matches!(values.as_slice(), [(_, only)] if is_equal(*only, *value)),
+        (None, true) => values.is_empty(),
+        (None, false) => is_same(&expected.series, &values),
+    };
+    if holds {
+        return Ok(());
+    }
+    let lines = values.iter().map(|(labels, value)| format!("{labels} {value}"));
+    let what = if values.is_empty() {
+        "the result is empty"
+    } else {
+        "the result is:"
+    };
+    Err(listed(what, lines))
+}
+
+/// Whether the elements are those of a result, in any order.
+fn is_same(expected: &[ExpectedElement], values: &[(Labels, f64)]) -> bool {
+    let is_there = |element: &ExpectedElement| {
+        let wanted = element.labels.iter().map(|(name, value)| (name, value.as_str()));
+        let wanted: Labels = wanted.collect();
+        let mut values = values.iter();
+        values.any(|(labels, value)| *labels == wanted && is_equal(*value, element.value))
+    };
+    expected.len() == values.len() && expected.iter().all(is_there)
+}
+
+async fn of_composite(expected: &Expectation, gateway: &TestGateway, name: &str) -> Result<(), String> {
+    let all = gateway.shared.composites.list();
+    let named = all.into_iter().filter(|one| *one.declaration().name == *name);
+    let named: Vec<_> = named.collect();
+    if named.is_empty() {
+        return Err(format!("no composite has the name `{name}`"));
+    }
+    let refreshed = complete(watch::refresh(&named)).await;
+    refreshed.ok_or("the composite was not computed in time")?;
+    let now = unix_now();
+    let groups: Vec<_> = named
+        .iter()
+        .flat_map(|one| one.read(now).answers.to_vec())
+        .filter(|group| has_attributes(&group.answer.attributes, &expected.labels))
+        .collect();
+    let holds = groups.iter().any(|group| {
+        let answer = &group.answer;
+        let is_value = |value: f64| answer.value.is_some_and(|shown| is_equal(shown, value));
+        expected.value.is_none_or(is_value)
+            && (expected.state.as_deref()).is_none_or(|state| state == answer.state.name())
+            && (expected.stale).is_none_or(|stale| stale == (answer.state == Freshness::Stale))
+    });
+    if holds {
+        return Ok(());
+    }
+    let lines = groups.iter().map(|group| {
+        let answer = &group.answer;
+        let value = answer
+            .value
+            .map_or_else(|| "no value".to_owned(), |value| value.to_string());
+        format!("{name}{{{}}} {value}, {}", answer.attributes, answer.state.name())
+    });
+    Err(listed("the composite has these groups:", lines))
+}
+
+fn of_drops(expected: &ExpectedDrop, gateway: &TestGateway) -> Result<(), String> {
+    let ExpectedDrop {
+        component,
+        reason,
+        items,
+    } = expected;
+    let known = Reason::ALL.into_iter().find(|known| known.name() == reason);
+    let known = known.ok_or_else(|| {
+        let names: Vec<_> = Reason::ALL.iter().map(|reason| reason.name()).collect();
+        format!("`{reason}` is no reason: expected one of {}", names.join(", "))
+    })?;
+    let nodes = gateway.metrics.nodes.iter();
+    let nodes: Vec<_> = nodes
+        .filter(|node| *node.path == **component || *node.id == **component)
+        .collect();
+    if nodes.is_empty() {
+        return Err(format!("no pipeline has a component `{component}`"));
+    }
+    let balances: Vec<_> = nodes
+        .iter()
+        .map(|node| (node.path.clone(), node.ledger.balance()))
+        .collect();
+    let dropped = balances
+        .iter()
+        .map(|(_, balance)| balance.dropped[known as usize]);
+    if dropped.sum::<u64>() == *items {
+        return Ok(());
+    }
+    let lines = balances.iter().flat_map(|(path, balance)| {
+        let reasons = Reason::ALL.into_iter().zip(balance.dropped);
+        let reasons = reasons.filter(|(_, items)| *items > 0);
+        reasons.map(move |(reason, items)| format!("{path} {} {items}", reason.name()))
+    });
+    let what = format!("expected {items} items dropped by `{reason}`. Dropped are:");
+    Err(listed(&what, lines))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::{Decode, Problems, parse_text};
+
+    fn expectation(yaml: &str) -> Expectation {
+        let mut problems = Problems::default();
+        let node = parse_text("a.yaml", yaml, &mut problems).expect("YAML");
+        let decoded = Expectation::decode(&node, &mut problems);
+        decoded
+            .filter(|_| !problems.has_errors())
+            .unwrap_or_else(|| panic!("{problems}"))
+    }
+
+    #[test]
+    fn a_page_is_compared_by_lines_beginnings_and_as_a_whole() {
+        let page = "# TYPE a gauge\na{b=\"1\"} 1\na{b=\"2\"} 2\n";
+        let checked = |options: &str| of_page(&expectation(&format!("{{at: 0, page: p, {options}}}")), page);
+        assert_eq!(checked("lines: ['a{b=\"1\"} 1', '# TYPE a gauge']"), Ok(()));
+        assert_eq!(checked("absent: ['a{b=\"3\"}']"), Ok(()));
+        assert_eq!(
+            checked("exactly: \"a{b=\\\"1\\\"} 1\\na{b=\\\"2\\\"} 2\\n\""),
+            Ok(())
+        );
+        let wrong = [
+            ("lines: ['a{b=\"1\"} 2']", "a{b=\"1\"} 1"),
+            ("absent: ['a{b=\"2']", "a{b=\"2\"} 2"),
+            ("exactly: 'a{b=\"1\"} 1'", "+ a{b=\"2\"} 2"),
+        ];
+        for (options, shown) in wrong {
+            let message = checked(options).expect_err(options);
+            assert!(message.contains(shown), "{message}");
+        }
+    }
+
+    #[test]
+    fn numbers_are_equal_up_to_the_last_digits() {
+        assert!(is_equal(0.1 + 0.2, 0.3) && is_equal(f64::NAN, f64::NAN));
+        assert!(is_equal(f64::INFINITY, f64::INFINITY) && !is_equal(1.0, 1.000_001));
+        assert!(!is_equal(f64::INFINITY, 1.0) && !is_equal(0.0, f64::NAN));
+    }
+}

@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//! `test`: tests of a configuration, on virtual time.
+//!
+//! `file` has the format of a file of tests. `case` runs one test: `gateway` builds the graph with the stand-ins of
+//! `stand_ins` and moves the clock, `input` has the data that arrives, `check` compares what comes of it. `junit` writes the
+//! results for CI systems.
+
+mod case;
+mod check;
+mod file;
+mod gateway;
+mod input;
+mod junit;
+mod stand_ins;
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use self::case::LoadedTests;
+use self::file::{TestCase, TestFile};
+use self::junit::{CaseReport, FileReport};
+use super::Failure;
+use crate::config::{Decode, Problems, parse_text, read_file};
+use crate::print_line;
+
+/// Arguments of `test`.
+#[derive(Debug, clap::Args)]
+#[command(
+    after_help = "Needs no network, no devices and no time: a minute of a test takes less than a second. The exit code is 1 \
+if a test fails.\n\nExample:\n  tidegate test gateway.test.yaml --junit results.xml"
+)]
+pub struct TestArgs {
+    /// Files of tests, in YAML (docs/testing.md)
+    #[arg(required = true, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
+    files: Vec<PathBuf>,
+    /// Write the results to a file, as JUnit XML
+    #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
+    junit: Option<PathBuf>,
+    /// Run only tests with this text in their names
+    #[arg(long, value_name = "TEXT")]
+    run: Option<String>,
+}
+
+/// Runs the tests of all files, also after a failure, and prints the results.
+///
+/// # Errors
+/// A test fails, a file can't be read, no test has the name of `--run`, or the results can't be written.
+pub fn run(args: &TestArgs) -> Result<(), Failure> {
+    let reports: Vec<_> = args.files.iter().map(|file| run_file(file, args)).collect();
+    if let Some(path) = &args.junit {
+        let written = fs::write(path, junit::render(&reports));
+        written.map_err(Failure::io(format!("writing {}", path.display())))?;
+    }
+    let tests: usize = reports.iter().map(|report| report.cases.len()).sum();
+    let failures: usize = reports.iter().map(FileReport::failures).sum();
+    if tests == 0 {
+        let text = args.run.as_deref().unwrap_or_default();
+        return Err(Failure::Message(format!("no test has `{text}` in its name")));
+    }
+    print_line!("{} passed, {failures} failed", tests - failures);
+    if failures > 0 {
+        return Err(Failure::Reported);
+    }
+    Ok(())
+}
+
+/// Runs the tests of a file, and prints their results.
+fn run_file(path: &Path, args: &TestArgs) -> FileReport {
+    let file = path.display().to_string();
+    print_line!("{file}");
+    let loaded = match load(path) {
+        Ok(loaded) => loaded,
+        Err(why) => {
+            let cases = vec![report("the file", Duration::ZERO, Err(why))];
+            return FileReport { file, cases };
+        }
+    };
+    let is_wanted = |case: &&TestCase| (args.run.as_ref()).is_none_or(|text| case.name.contains(text));
+    let wanted = loaded.tests.tests.iter().filter(is_wanted);
+    let mut notes = BTreeSet::new();
+    let cases = wanted.map(|case| {
+        let begun = Instant::now();
+        let result = case::run(&loaded, case, &mut notes);
+        report(&case.name, begun.elapsed(), result)
+    });
+    let cases = cases.collect();
+    for note in notes {
+        print_line!("  note  {note}");
+    }
+    FileReport { file, cases }
+}
+
+/// The result of a test, which it prints.
+fn report(name: &str, took: Duration, result: Result<(), String>) -> CaseReport {
+    let failure = result.err();
+    match &failure {
+        None => print_line!("  pass  {name} ({:.1} s)", took.as_secs_f64()),
+        Some(why) => print_line!("  FAIL  {name}\n{}", why.trim_end()),
+    }
+    CaseReport {
+        name: name.to_owned(),
+        took,
+        failure,
+    }
+}
+
+/// Reads a file of tests.
+///
+/// # Errors
+/// All that is wrong with it, as a text.
+fn load(path: &Path) -> Result<LoadedTests, String> {
+    let name = path.display().to_string();
+    let text = read_file(path).map_err(|error| format!("{name}: {error}"))?;
+    let mut problems = Problems::default();
+    let root = parse_text(&name, &text, &mut problems);
+    let root = root.filter(|_| problems.is_empty());
+    let root = root.ok_or_else(|| problems.to_string())?;
+    if root.get("rule_files").is_some() {
+        return Err(format!("{name}: tests of `rule_files` are not supported yet"));
+    }
+    let tests = TestFile::decode(&root, &mut problems).filter(|_| problems.is_empty());
+    let tests = tests.ok_or_else(|| problems.to_string())?;
+    Ok(LoadedTests {
+        tests,
+        directory: case::directory_of(path),
+        problems,
+    })
+}

@@ -1,0 +1,289 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//! `tidegate test`: the tests of every example configuration, and of a small one that uses all that a file can say.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use tempfile::TempDir;
+
+use super::examples::examples;
+use super::kit::gateway::tidegate;
+
+/// Exit code, standard output and standard error.
+struct Outcome {
+    code: Option<i32>,
+    stdout: String,
+    stderr: String,
+}
+
+fn test(arguments: &[&Path]) -> Outcome {
+    let output = tidegate()
+        .arg("test")
+        .args(arguments)
+        .output()
+        .expect("it starts");
+    Outcome {
+        code: output.status.code(),
+        stdout: String::from_utf8(output.stdout).expect("text"),
+        stderr: String::from_utf8(output.stderr).expect("text"),
+    }
+}
+
+#[test]
+fn every_example_has_tests_that_pass() {
+    let mut tests: Vec<PathBuf> = Vec::new();
+    for example in examples() {
+        let test = example.with_extension("test.yaml");
+        assert!(test.is_file(), "{} is missing", test.display());
+        tests.push(test);
+    }
+    let directory = TempDir::new().expect("a temporary directory");
+    let junit = directory.path().join("results.xml");
+    let mut arguments: Vec<&Path> = tests.iter().map(PathBuf::as_path).collect();
+    arguments.extend([Path::new("--junit"), junit.as_path()]);
+    let Outcome { code, stdout, stderr } = test(&arguments);
+    assert!(code == Some(0) && stderr.is_empty(), "{stdout}{stderr}");
+    let xml = fs::read_to_string(&junit).expect("the results");
+    assert_eq!(xml.matches("<testsuite ").count(), tests.len(), "{xml}");
+    assert!(xml.matches("<testcase ").count() >= tests.len() && !xml.contains("<failure"));
+}
+
+const CONFIGURATION: &str = r#"receivers:
+  otlp: {protocols: {http: {endpoint: "127.0.0.1:4318"}}}
+  uds: {datagram: {path: /nonexistent/socket}}
+processors:
+  filter: {metrics: {exclude: {metric_names: [noise]}}}
+  composite: {composites: [{name: recent, metric: hits, function: sum, window: 10s}]}
+  aggregate: {storage: file_storage, rules: [{match: {name: "*"}, without: []}]}
+exporters:
+  prometheus: {endpoint: "127.0.0.1:9464"}
+  otlphttp: {endpoint: "http://127.0.0.1:1"}
+extensions: {file_storage: {directory: "${env:STORAGE}"}, health_check: {endpoint: "${env:HEALTH:-127.0.0.1:1}"}}
+service:
+  extensions: [file_storage, health_check]
+  pipelines:
+    metrics: {receivers: [otlp, uds], processors: [filter, composite, aggregate], exporters: [prometheus, otlphttp]}
+    logs: {receivers: [otlp], exporters: [otlphttp]}
+"#;
+
+const HEAD: &str = "config: gateway.yaml\nenv: {STORAGE: /nonexistent}\ntests:\n";
+
+/// A directory with the configuration and a file of tests.
+fn files(tests: &str) -> (TempDir, PathBuf) {
+    let directory = TempDir::new().expect("a temporary directory");
+    fs::write(directory.path().join("gateway.yaml"), CONFIGURATION).expect("written");
+    let file = directory.path().join("gateway.test.yaml");
+    fs::write(&file, tests).expect("written");
+    (directory, file)
+}
+
+#[test]
+fn restarts_dead_sources_resets_and_late_points_are_as_in_a_gateway() {
+    let tests = HEAD.to_owned()
+        + r"  - name: a restart keeps totals
+    input:
+      - {at: 1s, to: uds, source: a, events: [{name: hits, value: 2, count: 3}]}
+      - {at: 5s, restart: true}
+      - {at: 6s, to: uds, source: a, events: [{name: hits}]}
+    expect:
+      - {at: 2s, page: prometheus, lines: [hits_total 6]}
+      - {at: 2s, query: sum(hits_total), value: 6}
+      - {at: 2s, composite: recent, value: 6, state: fresh}
+      - {at: 7s, page: prometheus, lines: [hits_total 7]}
+  - name: a dead source sends no more
+    input:
+      - {every: 1s, to: uds, source: a, events: [{name: hits}]}
+      - {at: 5s, dead: a}
+    expect:
+      - {at: 10s, page: prometheus, lines: [hits_total 5]}
+      - {at: 10s, exporter: otlphttp, points: [{name: hits, value: 5, temporality: cumulative}]}
+  - name: the successor of a source continues its total
+    input:
+      - {to: uds, source: a, events: [{name: hits}]}
+      - {at: 1s, reset: a}
+      - {at: 2s, to: uds, source: a, events: [{name: hits}]}
+    expect:
+      - {at: 3s, page: prometheus, lines: [hits_total 2], absent: [jobs_total]}
+  - name: a point that comes twice counts once
+    input:
+      - {at: 1s, to: otlp, points: [{name: jobs, type: counter, value: 3}]}
+      - {at: 2s, to: otlp, points: [{name: jobs, type: counter, value: 3, late: 1s}]}
+    expect:
+      - {at: 3s, page: prometheus, lines: [jobs_total 3]}
+      - {at: 3s, dropped: {component: aggregate, reason: late, items: 0}}
+  - name: an older level is late
+    input:
+      - {at: 2s, to: otlp, points: [{name: level, value: 5}]}
+      - {at: 3s, to: otlp, points: [{name: level, value: 4, late: 2s}]}
+    expect:
+      - {at: 4s, page: prometheus, lines: [level 5]}
+      - {at: 4s, dropped: {component: aggregate, reason: late, items: 1}}
+  - name: noise is filtered, and logs pass
+    input:
+      - {to: otlp, points: [{name: noise, value: 1}]}
+      - {to: otlp, otlp: {resourceLogs: [{scopeLogs: [{logRecords: [{timeUnixNano: now, body: {stringValue: hello}}]}]}]}}
+    expect:
+      - {at: 1s, dropped: {component: filter, reason: filtered, items: 1}}
+      - {at: 1s, query: noise, empty: true}
+      - {at: 1s, exporter: otlphttp, contains: [hello], absent: [noise]}
+";
+    let (_directory, file) = files(&tests);
+    let Outcome { code, stdout, stderr } = test(&[&file]);
+    assert!(code == Some(0) && stderr.is_empty(), "{stdout}{stderr}");
+    assert!(
+        stdout.contains("note  extensions::health_check is not started"),
+        "{stdout}"
+    );
+    assert!(stdout.ends_with("6 passed, 0 failed\n"), "{stdout}");
+    let some = test(&[&file, Path::new("--run"), Path::new("restart")]);
+    assert!(some.stdout.ends_with("1 passed, 0 failed\n"), "{}", some.stdout);
+    let none = test(&[&file, Path::new("--run"), Path::new("nosuch")]);
+    assert_eq!(none.code, Some(1));
+    assert!(
+        none.stderr.contains("no test has `nosuch` in its name"),
+        "{}",
+        none.stderr
+    );
+}
+
+#[test]
+fn the_test_in_the_documentation_passes() {
+    let page = include_str!("../../docs/testing.md");
+    let (_, rest) = page.split_once("```yaml\n").expect("an example");
+    let (tests, _) = rest.split_once("```").expect("its end");
+    let (directory, file) = files(tests);
+    let config = include_str!("../../config/nixl-to-prometheus.yaml");
+    fs::write(directory.path().join("gateway.yaml"), config).expect("written");
+    let Outcome { code, stdout, stderr } = test(&[&file]);
+    assert!(code == Some(0) && stderr.is_empty(), "{stdout}{stderr}");
+    assert!(
+        stdout.contains("  pass  the transfers of two agents add up ("),
+        "{stdout}"
+    );
+}
+
+/// Expectations that do not hold, and what the command says instead.
+const WRONG: [(&str, &str); 13] = [
+    (
+        "exporter: otlphttp, points: [{name: hits, value: 5}]",
+        "hits{} value 6 cumulative",
+    ),
+    ("exporter: otlphttp, points: [{name: hots}]", "got no `hots`"),
+    (
+        "exporter: otlphttp, points: [{name: hits, absent: true}]",
+        "got series of `hits`",
+    ),
+    (
+        "exporter: otlphttp, contains: [nosuch]",
+        "no request of `otlphttp` has `nosuch`",
+    ),
+    (
+        "exporter: nosuch, items: 1",
+        "no pipeline has an exporter `nosuch`",
+    ),
+    ("page: prometheus, lines: [hits_total 5]", "hits_total 6"),
+    ("page: prometheus, absent: [hits]", "lines that begin with `hits`"),
+    ("page: prometheus, exactly: hits_total 5", "- hits_total 5"),
+    ("query: hits_total, empty: true", "the result is:"),
+    ("query: 'hits_total{', value: 1", "parse error"),
+    ("composite: recent, value: 5", "recent{} 6, fresh"),
+    ("composite: recent, stale: true", "recent{} 6, fresh"),
+    (
+        "dropped: {component: filter, reason: filtered, items: 5}",
+        "expected 5 items dropped by `filtered`",
+    ),
+];
+
+#[test]
+fn an_expectation_that_fails_shows_its_position_and_what_is_there() {
+    let mut tests = HEAD.to_owned()
+        + "  - name: good
+    input: [{to: uds, events: [{name: hits, value: 6}]}]
+    expect: [{at: 1s, query: hits_total, value: 6}]
+  - name: bad
+    input:
+      - {to: uds, events: [{name: hits, value: 6}]}
+      - {to: nosuch, events: [{name: hits, value: 6}]}
+    expect:
+";
+    let first = tests.lines().count() + 1;
+    for (expectation, _) in WRONG {
+        tests += &format!("      - {{at: 2s, {expectation}}}\n");
+    }
+    let (directory, file) = files(&tests);
+    let junit = directory.path().join("results.xml");
+    let Outcome { code, stdout, stderr } = test(&[&file, Path::new("--junit"), &junit]);
+    assert!(code == Some(1) && stderr.is_empty(), "{stdout}{stderr}");
+    assert!(
+        stdout.contains("  pass  good (") && stdout.contains("  FAIL  bad\n"),
+        "{stdout}"
+    );
+    assert!(stdout.ends_with("1 passed, 1 failed\n"), "{stdout}");
+    assert!(stdout.contains("no pipeline has a receiver `nosuch`"), "{stdout}");
+    for ((expectation, reason), line) in WRONG.into_iter().zip(first..) {
+        let position = format!("{}:{line}:", file.display());
+        let (_, message) = stdout.split_once(&position).unwrap_or_else(|| {
+            panic!("nothing about {expectation} in line {line}: {stdout}");
+        });
+        let message = message
+            .split(&*file.display().to_string())
+            .next()
+            .expect("a message");
+        assert!(message.contains(reason), "{expectation}: {message}");
+    }
+    let xml = fs::read_to_string(&junit).expect("the results");
+    assert!(xml.contains("<testsuites tests=\"2\" failures=\"1\""), "{xml}");
+    assert_eq!(xml.matches("<failure message=").count(), 1, "{xml}");
+    assert!(xml.contains("expected 5 items dropped by `filtered`"), "{xml}");
+}
+
+#[test]
+fn a_file_that_is_no_file_of_tests_is_refused_with_the_reason() {
+    let table = [
+        ("config: gateway.yaml\ntest: []\n", "unknown key"),
+        (
+            "config: gateway.yaml\ntests: []\n",
+            "a file without a test tests nothing",
+        ),
+        (
+            "config: gateway.yaml\ntests: [{name: a, expect: []}]\n",
+            "without an expectation",
+        ),
+        (
+            "config: gateway.yaml\ntests: [{name: a, expect: [{at: 1s, page: p, query: q}]}]\n",
+            "expected one of `exporter`",
+        ),
+        (
+            "config: gateway.yaml\ntests: [{name: a, expect: [{at: 1s, query: q, lines: [a]}]}]\n",
+            "does not go with `query`",
+        ),
+        (
+            "config: gateway.yaml\ntests: [{name: a, input: [{at: 1s}], expect: [{at: 1s, query: q, empty: true}]}]\n",
+            "expected one of `events`",
+        ),
+        ("config: [\n", "not valid YAML"),
+        (
+            "rule_files: [a.yaml]\ntests: []\n",
+            "`rule_files` are not supported yet",
+        ),
+        (
+            "config: nosuch.yaml\ntests: [{name: a, expect: [{at: 1s, query: q, empty: true}]}]\n",
+            "nosuch.yaml",
+        ),
+    ];
+    for (text, reason) in table {
+        let (_directory, file) = files(text);
+        let Outcome { code, stdout, .. } = test(&[&file]);
+        assert_eq!(code, Some(1), "{text}{stdout}");
+        assert!(stdout.contains(reason), "{text}{stdout}");
+    }
+    assert_eq!(test(&[]).code, Some(2));
+    let missing = test(&[Path::new("/nonexistent/file")]);
+    assert_eq!(missing.code, Some(1));
+    assert!(
+        missing.stdout.contains("/nonexistent/file: "),
+        "{}",
+        missing.stdout
+    );
+}
