@@ -4,7 +4,7 @@
 //!
 //! `GET /api/v1/composites` lists all label sets of all composites, `GET /api/v1/composites/NAME` those of one
 //! (`composites`). The other paths below `/api/v1` are those of Prometheus, so that its clients can read the
-//! gateway (`api`). Queries see every table live, and the recent past of its series (`view`). The same port serves
+//! gateway (`api`). `/` is a page for people, which shows all of it (`page`). Queries see every table live, and the recent past of its series (`view`). The same port serves
 //! gRPC (`grpc`): the composites for programs, and KEDA's contract with external scalers.
 
 mod api;
@@ -13,6 +13,7 @@ mod explain;
 mod fetch;
 mod grpc;
 mod memory;
+mod page;
 mod queues;
 mod reload;
 mod sampler;
@@ -23,6 +24,8 @@ use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use bytes::Bytes;
+use http::HeaderMap;
+use http::header::{HeaderValue, X_CONTENT_TYPE_OPTIONS};
 use http_body_util::Full;
 use parking_lot::Mutex;
 use tidegate_engine::{BadPattern, Pattern};
@@ -276,6 +279,7 @@ impl Lifecycle for Admin {
             allowed_hosts: &self.config.allowed_hosts,
             max_connections_per_peer: self.config.max_connections_per_peer,
             max_answer_bytes: self.config.query.max_answer_bytes.map(ByteSize::as_usize),
+            headers: HeaderMap::from_iter([(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"))]),
             ..ServerConfig::at(&self.config.endpoint, &self.config.socket)
         };
         let faces = Faces {
@@ -328,6 +332,11 @@ impl Pages for Faces {
 
     fn takes_at(&self, path: &str) -> Takes {
         api::takes(path)
+    }
+
+    /// The files of the page have no data. A browser needs them before it can send a token.
+    fn is_public(&self, path: &str) -> bool {
+        page::is_here(path)
     }
 
     fn cors(&self) -> Option<&CorsConfig> {

@@ -138,6 +138,12 @@ pub trait Pages: Send + Sync + 'static {
         self.takes()
     }
 
+    /// Whether the path has no data of the gateway. If browsers can't ask their users for the credentials, it is served to
+    /// everybody: a page that asks for a token must be read before it.
+    fn is_public(&self, _path: &str) -> bool {
+        false
+    }
+
     /// The CORS options.
     fn cors(&self) -> Option<&CorsConfig> {
         None
@@ -273,9 +279,14 @@ impl Handler {
 
     async fn handle(&self, mut request: http::Request<Incoming>) -> Answer {
         let pages = &*self.pages;
-        let client = match self.auth_gate.admit(&request).await {
-            Ok(client) => client,
-            Err(refused) => return refusal(refused, is_call(&request)),
+        let is_public = pages.is_public(request.uri().path()) && !is_call(&request);
+        let client = if is_public && !self.auth_gate.is_asked_by_browsers() {
+            None
+        } else {
+            match self.auth_gate.admit(&request).await {
+                Ok(client) => client,
+                Err(refused) => return refusal(refused, is_call(&request)),
+            }
         };
         // The reservation of the body, until the answer exists.
         let mut body = Held::new(self.served_by.memory.clone());

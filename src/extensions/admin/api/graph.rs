@@ -54,6 +54,7 @@ impl Api {
             },
             "pipelines": overview.pipelines.iter().map(pipeline).collect::<Vec<_>>(),
             "components": components,
+            "extensions": &overview.extensions,
         })
         .into())
     }
