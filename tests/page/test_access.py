@@ -26,6 +26,12 @@ def test_the_policy_allows_only_files_of_the_gateway(gateway: kit.Gateway) -> No
     assert gateway.get("/api/v1/status/buildinfo").headers["x-content-type-options"] == "nosniff"
 
 
+def test_a_browser_fetches_only_changed_files_again(gateway: kit.Gateway) -> None:
+    tag = gateway.get("/page/app.js").headers["etag"]
+    again = gateway.get("/page/app.js", **{"if-none-match": tag})
+    assert again.status == 304 and again.read() == b""
+
+
 def test_a_page_asks_for_a_token_and_keeps_it_for_the_tab(browser: Browser, tmp_path: Path) -> None:
     auth = ", auth: {authenticator: bearertokenauth}"
     with kit.Gateway(tmp_path, auth, f"  {BEARER}", "bearertokenauth, ") as gateway, kit.Watched(browser, gateway.url) as watched:
