@@ -183,11 +183,14 @@ def chromium(root: Path, scratch: Path) -> tuple[str, dict[str, str]]:
     """The program of unpacked packages, and the environment with their libraries and fonts."""
     libraries = [str(found) for pattern in ("lib/*-linux-gnu", "usr/lib/*-linux-gnu", "usr/lib/*-linux-gnu/*") for found in root.glob(pattern) if found.is_dir()]
     fonts = scratch / "fonts.conf"
-    names = {"system-ui": "DejaVu Sans", "sans-serif": "DejaVu Sans", "ui-monospace": "DejaVu Sans Mono", "monospace": "DejaVu Sans Mono"}
-    aliases = "".join(f"<alias><family>{name}</family><prefer><family>{font}</family></prefer></alias>" for name, font in names.items())
+    rules = (
+        '<match><test name="family" qual="any"><string>monospace</string></test>'
+        '<edit name="family" mode="prepend" binding="strong"><string>DejaVu Sans Mono</string></edit></match>'
+        '<match><edit name="family" mode="append_last" binding="strong"><string>DejaVu Sans</string></edit></match>'
+    )
     fonts.write_text(
         '<?xml version="1.0"?><!DOCTYPE fontconfig SYSTEM "urn:fontconfig:fonts.dtd"><fontconfig>'
-        f"<dir>{root}/usr/share/fonts</dir><cachedir>{scratch}/fonts</cachedir>{aliases}</fontconfig>"
+        f"<dir>{root}/usr/share/fonts</dir><cachedir>{scratch}/fonts</cachedir>{rules}</fontconfig>"
     )
     environment = {"LD_LIBRARY_PATH": ":".join(libraries), "FONTCONFIG_FILE": str(fonts), "HOME": str(scratch)}
     return str(root / "usr/lib/chromium/chromium"), environment
