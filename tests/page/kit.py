@@ -89,7 +89,8 @@ def free_ports(count: int) -> list[int]:
 class Gateway:
     """A gateway, simulated agents, and a thread that sends points, log records and StatsD lines."""
 
-    def __init__(self, directory: Path, auth: str = "", extensions: str = "", order: str = "") -> None:
+    def __init__(self, directory: Path, auth: str = "", extensions: str = "", order: str = "", is_loaded: bool = True) -> None:
+        self.is_loaded = is_loaded
         (directory / "rings").mkdir()
         self.directory = directory
         self.admin, self.otlp, self.own = free_ports(3)
@@ -102,9 +103,10 @@ class Gateway:
 
     def __enter__(self) -> "Gateway":
         self.start("run", "--config", self.config)
-        self.start("ring", "sim", "--directory", self.directory / "rings", "--agents", "2", "--rate", "50")
         wait_for("the gateway", self.answers)
-        threading.Thread(target=self.send, daemon=True).start()
+        if self.is_loaded:
+            self.start("ring", "sim", "--directory", self.directory / "rings", "--agents", "2", "--rate", "50")
+            threading.Thread(target=self.send, daemon=True).start()
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -122,6 +124,11 @@ class Gateway:
     @property
     def url(self) -> str:
         return f"http://127.0.0.1:{self.admin}"
+
+    def seconds_of_cpu(self) -> float:
+        """The processor time of the gateway since its start, user and system."""
+        fields = Path(f"/proc/{self.processes[0].pid}/stat").read_text().rsplit(")", 1)[1].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
     def answers(self) -> bool:
         try:

@@ -24,8 +24,8 @@ use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use http::HeaderMap;
 use http::header::{HeaderValue, X_CONTENT_TYPE_OPTIONS};
+use http::{HeaderMap, StatusCode};
 use http_body_util::Full;
 use parking_lot::Mutex;
 use tidegate_engine::{BadPattern, Pattern};
@@ -44,7 +44,7 @@ use crate::config::{ByteSize, Node, Ordered, Problems};
 use crate::net::auth::AuthConfig;
 use crate::net::cors::CorsConfig;
 use crate::net::http::HTTP2_MAX_STREAMS;
-use crate::net::pages::{Answer, PageServer, Pages, Request, ServerConfig, Takes, max_answer_bytes};
+use crate::net::pages::{self, Answer, PageServer, Pages, Request, ServerConfig, Takes, max_answer_bytes};
 use crate::net::{Endpoint, SocketFileConfig, TlsServerConfig};
 use crate::prom::catalog::{HistoryRule, View, max_samples_within};
 
@@ -316,6 +316,12 @@ impl Lifecycle for Admin {
     }
 }
 
+/// Whether a web page of another site sends the request. A browser adds the password of the user to it if it has one.
+fn is_of_other_site(request: &Request) -> bool {
+    let site = request.headers.get("sec-fetch-site");
+    site.is_some_and(|site| site != "same-origin" && site != "none")
+}
+
 /// HTTP and gRPC on one port.
 struct Faces {
     api: Arc<Api>,
@@ -350,6 +356,10 @@ impl Pages for Faces {
 
     async fn page(&self, request: Request) -> Answer {
         match &*request.path {
+            reload::PATH if is_of_other_site(&request) => {
+                let why = "a web page of another site asks for a reload";
+                pages::error(StatusCode::FORBIDDEN, "forbidden", why)
+            }
             reload::PATH => reload::page(self.api.shared(), self.authenticates).await,
             _ => self.api.clone().answer(request).await,
         }

@@ -27,7 +27,7 @@ use tower::util::BoxCloneSyncService;
 use tower::{ServiceBuilder, ServiceExt};
 
 pub use self::answers::{
-    Answer, BodyError, COMPRESSING, Event, busy, bytes, empty, error, events, grpc_error, json, text,
+    Answer, BodyError, COMPRESSING, Event, busy, bytes, empty, error, events, grpc_error, json, links, text,
 };
 use self::answers::{broken_off, compressed, only, whole, with_trailers, without_body};
 use self::refusals::{broken_call, broken_form, refusal, with_reason};

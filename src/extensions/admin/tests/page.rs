@@ -111,3 +111,19 @@ async fn the_files_are_public_only_if_the_page_must_ask_for_the_token() {
         }
     }
 }
+
+#[test]
+fn a_browser_says_which_site_asks() {
+    let mut request = Request::of("/-/reload", Vec::new());
+    assert!(!is_of_other_site(&request));
+    for (site, is_other) in [
+        ("same-origin", false),
+        ("none", false),
+        ("same-site", true),
+        ("cross-site", true),
+    ] {
+        let value = http::HeaderValue::from_static(site);
+        request.headers.insert("sec-fetch-site", value);
+        assert_eq!(is_of_other_site(&request), is_other, "{site}");
+    }
+}

@@ -19,9 +19,9 @@ function pretty(text) {
   }
 }
 
-/** The reason of a refusal, with what to do. */
+/** The reason of a refusal. */
 function reason(error) {
-  if (error.status === 404) return `This gateway has no tap: ${error.message}`;
+  if (error.status === 404 && error.message.startsWith("nothing here")) return "This gateway has no tap.";
   if (error.status === 403) return `The tap is not allowed: ${error.message}`;
   return error.message;
 }
@@ -36,6 +36,7 @@ export function open(root, { parts: [first = ""] }) {
   const names = element("datalist", { id: "components" });
   const component = element("input", { id: "component", list: "components", required: true, autocomplete: "off", placeholder: "receivers::otlp" });
   component.value = first;
+  const side = element("select", {}, element("option", { value: "" }, "usual"), element("option", { value: "input" }, "input"), element("option", { value: "output" }, "output"));
   const filter = element("input", { id: "where", autocomplete: "off", placeholder: "all items" });
   const limit = element("input", { id: "limit", type: "number", min: 1, max: 10000, value: 100 });
   const start = element("button", { type: "submit" }, "Start");
@@ -50,10 +51,10 @@ export function open(root, { parts: [first = ""] }) {
       items.prepend(element("li", {}, element("pre", { tabindex: "0" }, pretty(text))));
       if (items.childElementCount > MAX_ITEMS) items.lastElementChild.remove();
     } else if (name === "skipped") {
-      const value = JSON.parse(text);
-      skipped += typeof value === "number" ? value : (value.items ?? value.count ?? value.skipped ?? 0);
+      skipped += JSON.parse(text).batches ?? 0;
     }
-    setText(state, `${count(seen)} items, ${count(skipped)} skipped.`);
+    const end = name === "end" ? ` It ended: ${JSON.parse(text).reason}.` : "";
+    setText(state, `${count(seen)} items, ${count(skipped)} batches skipped.${end}`);
   }
 
   async function run() {
@@ -66,6 +67,7 @@ export function open(root, { parts: [first = ""] }) {
     stop.disabled = false;
     setText(state, "Waiting for items.");
     const query = new URLSearchParams({ component: component.value.trim(), limit: limit.value });
+    if (side.value) query.set("direction", side.value);
     if (filter.value.trim()) query.set("where", filter.value.trim());
     try {
       await events(`/api/v1/tap?${query}`, mine.signal, received);
@@ -80,7 +82,7 @@ export function open(root, { parts: [first = ""] }) {
 
   const field = (text, input) => element("label", {}, `${text} `, input);
   const form = element("form", { class: "bar", submit: (event) => { event.preventDefault(); run(); } },
-    field("Component", component), field("Where", filter), field("Items", limit), start, stop, names);
+    field("Component", component), field("Side", side), field("Where", filter), field("Items", limit), start, stop, names);
   root.append(form, failure, state, items);
   let known = "";
   return {
