@@ -10,7 +10,7 @@ import kit
 
 PAGES = 20
 SECONDS = 3
-# Of a core. The test runs the debug build. A release build needs less than 1 %.
+# Of a core, for the debug build.
 MOST = 0.05
 
 

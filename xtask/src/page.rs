@@ -11,7 +11,7 @@ pub(crate) fn test_alone(arguments: &[String]) -> Outcome {
     test(arguments)
 }
 
-/// Runs `tests/page`. It takes less than a minute when the gateway is built. Pictures go to `target/page`.
+/// Runs `tests/page`. It takes a minute when the gateway is built. Pictures go to `target/page`.
 pub(crate) fn test(arguments: &[String]) -> Outcome {
     process::stream(process::cargo().args(["build", "--quiet", "--bin", "tidegate"]))?;
     let part = |name| testenv::directory().join(name);

@@ -70,7 +70,8 @@ impl Api {
     }
 }
 
-fn seconds(time: SystemTime) -> f64 {
+/// Seconds since 1970.
+pub(super) fn seconds(time: SystemTime) -> f64 {
     time.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64()
 }
 

@@ -7,7 +7,7 @@ use std::time::SystemTime;
 use serde_json::json;
 use tidegate_promql::{LOOK_BACK_MS, NAME};
 
-use super::{AnnotatedData, Api, ApiFailure, PageContent, explain, params};
+use super::{AnnotatedData, Api, ApiFailure, PageContent, explain, graph, params};
 use crate::built::{COMMIT, DATE, VERSION};
 use crate::component::{Ceiling, unix_now};
 use crate::extensions::admin::queues::HEAVY;
@@ -81,7 +81,7 @@ impl Api {
         let all = (metrics.0)();
         let is_of_source = |line: &&str| SOURCES.iter().any(|prefix| line.starts_with(prefix));
         let lines: Vec<&str> = all.lines().filter(is_of_source).collect();
-        Ok(json!({"text": lines.join("\n")}).into())
+        Ok(json!({"time": graph::seconds(SystemTime::now()), "text": lines.join("\n")}).into())
     }
 
     pub(super) fn build(&self, _: &Request) -> Result<PageContent, ApiFailure> {

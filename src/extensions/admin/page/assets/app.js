@@ -28,7 +28,9 @@ const health = document.getElementById("health");
 const stream = document.getElementById("stream");
 const rates = new Rates();
 const pages = new Map();
-let current = { update() {}, close() {} };
+let current = {};
+/** Why topics have no page, by topic. */
+const failures = new Map();
 let warnings = null;
 
 function showHealth({ health: { ready, reason, troubles }, version }) {
@@ -39,12 +41,11 @@ function showHealth({ health: { ready, reason, troubles }, version }) {
 }
 
 function received(topic, page) {
-  if (page.status !== "success") {
-    setText(warnings, `${topic}: ${page.error}`);
-    warnings.hidden = false;
-    return;
-  }
-  warnings.hidden = true;
+  if (page.status === "success") failures.delete(topic);
+  else failures.set(topic, page.error);
+  setText(warnings, [...failures].map(([name, why]) => `${name}: ${why}`).join("; "));
+  warnings.hidden = failures.size === 0;
+  if (page.status !== "success") return;
   pages.set(topic, page.data);
   if (topic === GRAPH) {
     rates.add(page.data);
@@ -73,6 +74,8 @@ function navigate() {
   const [name = "graph", ...parts] = address();
   const view = VIEWS[name] ?? OTHERS[name];
   current.close?.();
+  current = {};
+  failures.clear();
   warnings = note("", "error");
   warnings.hidden = true;
   document.title = `${view?.title ?? "Not found"} · tidegate`;

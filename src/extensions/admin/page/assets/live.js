@@ -44,7 +44,7 @@ export class Live {
     const abort = new AbortController();
     this.#abort = abort;
     const query = this.#topics.map((topic) => `topic=${encodeURIComponent(topic)}`).join("&");
-    let why = "the stream ended";
+    let [why, isRefused] = ["the stream ended", false];
     const opened = () => {
       this.#delay = FIRST_DELAY;
       this.#onState("live", "");
@@ -57,9 +57,12 @@ export class Live {
       await events(`${PATH}?${query}`, abort.signal, received, opened);
     } catch (error) {
       why = error.message;
+      isRefused = error.status === 401;
     }
     if (abort.signal.aborted) return;
     this.#onState("lost", why);
+    // Without credentials each attempt would count as a failure. The next `read` tries again.
+    if (isRefused) return;
     this.#timer = setTimeout(() => this.#start(), this.#delay);
     this.#delay = Math.min(2 * this.#delay, MAX_DELAY);
   }

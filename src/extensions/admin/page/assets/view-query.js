@@ -6,6 +6,9 @@ import { chart } from "./chart.js";
 import { element, note, table } from "./dom.js";
 import { labels, number, time } from "./format.js";
 
+/** The most series of an answer. */
+const MAX_SERIES = 1000;
+
 /** The points of a graph. */
 const STEPS = 240;
 
@@ -34,7 +37,7 @@ function messages({ warnings = [], infos = [] }) {
 }
 
 async function instant(query, signal) {
-  const answer = await page("query", { query }, signal);
+  const answer = await page("query", { query, limit: MAX_SERIES }, signal);
   const rows = table({ caption: "Result", columns: COLUMNS, key: (row) => JSON.stringify(row.metric), empty: "The result is empty." });
   rows.update(elements(answer.data));
   return [...messages(answer), rows.root];
@@ -44,7 +47,7 @@ async function range(query, seconds, signal) {
   const end = Math.floor(Date.now() / 1000);
   const start = end - seconds;
   const step = Math.max(1, Math.ceil(seconds / STEPS));
-  const answer = await page("query_range", { query, start, end, step }, signal);
+  const answer = await page("query_range", { query, start, end, step, limit: MAX_SERIES }, signal);
   const lines = answer.data.result.filter((one) => one.values).map((one) => ({
     label: labels(one.metric),
     values: one.values.map(([at, value]) => [at, Number(value)]),
@@ -72,6 +75,7 @@ export function open(root, { parts: [first = ""] }) {
     abort = new AbortController();
     const { signal } = abort;
     const seconds = Number(kind.value);
+    history.replaceState(null, "", `#/query/${encodeURIComponent(query)}`);
     result.replaceChildren(note("The query runs."));
     try {
       const nodes = seconds > 0 ? await range(query, seconds, signal) : await instant(query, signal);

@@ -49,7 +49,7 @@ class Speeds {
 
   of(key, value) {
     this.#now.set(key, value);
-    const seconds = (this.#times[1] - this.#times[0]) / 1000;
+    const seconds = this.#times[1] - this.#times[0];
     return this.#before.has(key) && seconds > 0 ? Math.max(0, value - this.#before.get(key)) / seconds : null;
   }
 }
@@ -89,10 +89,10 @@ export function open(root) {
   root.append(rows.root, element("h2", {}, "Cells and processes"), cells.root, element("h2", {}, "Sockets and stores"), others.root,
     note("These are the gateway's own metrics. The command tidegate ring shows more of a ring."));
   return {
-    update(topic, { text }) {
+    update(topic, { text, time }) {
       if (topic !== "status/sources") return;
       const samples = text.split("\n").map(sample).filter(Boolean);
-      speeds.turn(Date.now());
+      speeds.turn(time);
       rows.update(rings(samples, speeds));
       cells.update(samples.filter((one) => one.name.startsWith("tidegate_shm_")));
       others.update(samples.filter((one) => !one.name.startsWith("tidegate_shm_") && !one.name.startsWith(RING)));
