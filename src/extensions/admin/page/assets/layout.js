@@ -3,7 +3,7 @@
 // and each pipeline has a row.
 
 export const BOX = { width: 172, height: 54 };
-const GAP = { x: 96, y: 26 };
+export const GAP = { x: 104, y: 26 };
 const MARGIN = 12;
 
 function levels(model) {

@@ -4,12 +4,12 @@
 import { sparkline } from "./chart.js";
 import { element, scrollable, setAttribute, setText, shape, table } from "./dom.js";
 import { bytes, count, percent, rate } from "./format.js";
-import { BOX, layout } from "./layout.js";
+import { BOX, GAP, layout } from "./layout.js";
 import { Model, edgeDrops, edgeQueue, edgeRate, nodeDrops, nodeQueue, troubleOf } from "./model.js";
 import { POINTS } from "./rates.js";
 
 /** The most characters of a name in a box. */
-const MAX_CHARS = 22;
+const MAX_CHARS = 20;
 
 function shortened(name) {
   return name.length > MAX_CHARS ? `${name.slice(0, MAX_CHARS - 1)}…` : name;
@@ -26,13 +26,24 @@ function drawNode(node, place) {
   return { node, group, box, state, level, tip };
 }
 
+/** The line of an edge. It follows the row of its pipeline through the columns that it passes, and bends in one gap. */
+function route(edge, [x1, y1, x2, y2]) {
+  const isFromRow = edge.from.kind === "processor" || edge.from.kind === "pipeline";
+  const [left, right] = isFromRow ? [x2 - GAP.x, x2] : [x1, x1 + GAP.x];
+  const bend = GAP.x / 2;
+  return {
+    d: `M${x1} ${y1}L${left} ${y1}C${left + bend} ${y1} ${right - bend} ${y2} ${right} ${y2}L${x2} ${y2}`,
+    x: left + bend,
+    y: (y1 + y2) / 2,
+  };
+}
+
 function drawEdge(edge, places) {
   const [from, to] = [places.get(edge.from.key), places.get(edge.to.key)];
-  const [x1, y1, x2, y2] = [from.x + BOX.width, from.y + BOX.height / 2, to.x, to.y + BOX.height / 2];
-  const bend = Math.min(40, (x2 - x1) / 2);
-  const line = shape("path", { class: "edge", d: `M${x1} ${y1}C${x1 + bend} ${y1} ${x2 - bend} ${y2} ${x2} ${y2}`, "marker-end": "url(#arrow)" });
-  const text = shape("text", { class: "flow", x: (x1 + x2) / 2, y: (y1 + y2) / 2 - 5, "text-anchor": "middle" });
-  const drops = shape("text", { class: "flow drops", x: (x1 + x2) / 2, y: (y1 + y2) / 2 + 14, "text-anchor": "middle" });
+  const { d, x, y } = route(edge, [from.x + BOX.width, from.y + BOX.height / 2, to.x, to.y + BOX.height / 2]);
+  const line = shape("path", { class: "edge", d, "marker-end": "url(#arrow)" });
+  const text = shape("text", { class: "flow", x, y: y - 5, "text-anchor": "middle" });
+  const drops = shape("text", { class: "flow drops", x, y: y + 14, "text-anchor": "middle" });
   return { edge, line, text, drops };
 }
 
@@ -42,8 +53,7 @@ function draw(model) {
   const svg = shape("svg", { class: "graph", viewBox: `0 0 ${width} ${height}`, width, height, role: "group", "aria-label": "Pipelines" }, shape("defs", {}, arrow));
   const edges = model.edges.map((edge) => drawEdge(edge, places));
   const nodes = [...model.nodes.values()].map((node) => drawNode(node, places.get(node.key)));
-  edges.forEach((one) => svg.append(one.line, one.text, one.drops));
-  nodes.forEach((one) => svg.append(one.group));
+  svg.append(...edges.map((one) => one.line), ...nodes.map((one) => one.group), ...edges.flatMap((one) => [one.text, one.drops]));
   return { svg, edges, nodes };
 }
 
