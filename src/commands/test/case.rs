@@ -67,7 +67,7 @@ pub(super) fn run(file: &LoadedTests, case: &TestCase, notes: &mut BTreeSet<Stri
         .map_err(|error| format!("starting the runtime: {error}"))?;
     let result = runtime.block_on(async {
         // The runtime moves its clock itself while it waits, but for a time in which such a task runs.
-        let (release, released) = mpsc::channel::<()>();
+        let (release, released) = mpsc::sync_channel::<()>(0);
         let holding = tokio::task::spawn_blocking(move || released.recv().is_ok());
         let result = run_held(file, case, notes).await;
         drop(release);

@@ -154,6 +154,13 @@ impl pages::Pages for Scrapes {
         match &*request.path {
             path if path == self.path => self.scrape(&request.headers, request.client).await,
             DEBUG_PATH => self.debug().await,
+            "/" => pages::links(
+                "tidegate: metrics for Prometheus",
+                &[
+                    (self.path.as_str(), "the metrics"),
+                    (DEBUG_PATH, "series that the metrics omit"),
+                ],
+            ),
             _ => pages::text(
                 StatusCode::NOT_FOUND,
                 TEXT,

@@ -5,6 +5,7 @@
 mod exemplars;
 mod failure;
 mod federate;
+mod feeds;
 mod graph;
 mod history;
 mod json;
@@ -27,13 +28,14 @@ use tidegate_promql::{Instant, Patience, Query, QueryError};
 use tokio_util::sync::CancellationToken;
 
 use self::failure::ApiFailure;
+use self::feeds::Feeds;
 pub(super) use self::numbers::{NoNumbers, Partial};
 pub(super) use self::routes::takes;
 use self::routes::{Cost, Route};
 use super::composites::{self, COMPOSITES};
 use super::memory::{QueryMemory, SAMPLE_BYTES};
 use super::queues::{NotComputed, QueryKind, QueryQueues};
-use super::{QueryConfig, explain};
+use super::{QueryConfig, explain, page};
 use crate::component::{Ceiling, Shared};
 use crate::net::pages::{self, Answer, Request};
 use crate::prom::catalog::View;
@@ -51,6 +53,8 @@ pub(super) struct Api {
     view: Arc<View>,
     limits: QueryConfig,
     queues: QueryQueues,
+    /// The topics of the status stream.
+    feeds: Feeds,
     /// The memory of heavy queries.
     memory: QueryMemory,
     /// Cancelled when the gateway stops: streams end.
@@ -140,6 +144,7 @@ impl Api {
             shared,
             view,
             queues: QueryQueues::of(component, limits.timeout),
+            feeds: Feeds::new(),
             limits,
             stopping,
             started: SystemTime::now(),
@@ -185,6 +190,8 @@ impl Api {
                 let page = composites::page(&request, &self.shared, &self.queues, &self.stopping).await;
                 page.unwrap_or_else(nothing)
             }
+            feeds::PATH => self.stream(&request),
+            path if page::is_here(path) => page::answer(&request).unwrap_or_else(nothing),
             _ => self.prometheus(request).await,
         }
     }
@@ -379,6 +386,8 @@ fn parse_selector(text: &str) -> Result<Query, ApiFailure> {
 }
 
 fn nothing() -> Answer {
-    let why = format!("nothing here; composites are at {COMPOSITES}, queries at {API}query");
+    let why = format!(
+        "nothing here; the page for people is at /, composites are at {COMPOSITES}, queries at {API}query"
+    );
     pages::error(StatusCode::NOT_FOUND, "not_found", &why)
 }

@@ -12,6 +12,7 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use super::queues::{QueryKind, QueryQueues};
+use crate::component::worker::in_background;
 use crate::component::{Shared, unix_now};
 use crate::config::nearest;
 use crate::net::pages::{self, Answer, Event, Request};
@@ -85,28 +86,43 @@ async fn label_sets(
 ) -> Answer {
     refresh(composites).await;
     let composites = composites.to_vec();
-    let write = move || {
-        let now = unix_now();
-        // Group by group: as values, all of them take ten times their text.
-        let mut body = vec![b'['];
-        for one in &composites {
-            let snapshot = one.read(now);
-            let answers = snapshot.answers.iter();
-            for group in answers.filter(|group| wants.takes(&group.answer.attributes)) {
-                if body.len() > 1 {
-                    body.push(b',');
-                }
-                body.extend(shape::label_set(one, group).to_string().into_bytes());
-            }
-        }
-        body.push(b']');
-        pages::bytes("application/json", body.into())
-    };
+    let write = move || pages::bytes("application/json", written(&composites, &wants).into());
     let written = queues.compute_in_time(QueryKind::Light, request.client, write);
     match written.await {
         Ok(answer) => answer,
         Err(why) => pages::busy(&why.to_string()),
     }
+}
+
+/// The current values of composites as a JSON list.
+fn written(composites: &[Arc<Watched>], wants: &Filter) -> String {
+    let now = unix_now();
+    // Group by group: as values, all of them take ten times their text.
+    let mut body = "[".to_owned();
+    for one in composites {
+        let snapshot = one.read(now);
+        let answers = snapshot.answers.iter();
+        for group in answers.filter(|group| wants.takes(&group.answer.attributes)) {
+            if body.len() > 1 {
+                body.push(',');
+            }
+            body.push_str(&shape::label_set(one, group).to_string());
+        }
+    }
+    body.push(']');
+    body
+}
+
+/// The current values of all composites, in the form of Prometheus's API. `None`: the computation panicked.
+pub(super) async fn current(shared: &Shared) -> Option<String> {
+    if let Some(why) = shared.health.unready() {
+        return Some(json!({"status": "error", "errorType": "unavailable", "error": why}).to_string());
+    }
+    let composites = shared.composites.list();
+    refresh(&composites).await;
+    let write = move || written(&composites, &Filter::default());
+    let values = in_background(write).await.ok()?;
+    Some(format!("{{\"status\":\"success\",\"data\":{values}}}"))
 }
 
 fn duration(request: &Request, name: &str) -> Result<Option<Duration>, String> {
@@ -207,7 +223,7 @@ async fn publish(watched: Arc<Watched>, mut follow: Follow, to: Backlog<Event>, 
 }
 
 /// The last message to a reader whose stream ends.
-fn last_word(why: Ended) -> Option<Event> {
+pub(super) fn last_word(why: Ended) -> Option<Event> {
     match why {
         Ended::Gone | Ended::Stopping => None,
         Ended::Slow | Ended::Memory => Some(Event::Named(

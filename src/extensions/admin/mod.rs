@@ -4,9 +4,9 @@
 //!
 //! `GET /api/v1/composites` lists all label sets of all composites, `GET /api/v1/composites/NAME` those of one
 //! (`composites`). The other paths below `/api/v1` are those of Prometheus, so that its clients can read the
-//! gateway (`api`). Queries see every table live, and the recent past of its series (`view`). The same port serves
-//! gRPC (`grpc`): the composites for programs, and KEDA's contract with external scalers. `GET /api/v1/tap` copies what
-//! passes a component (`tap`).
+//! gateway (`api`). `/` is a page for people, which shows all of it (`page`). Queries see every table live, and the recent
+//! past of its series (`view`). The same port serves gRPC (`grpc`): the composites for programs, and KEDA's contract with
+//! external scalers. `GET /api/v1/tap` copies what passes a component (`tap`).
 
 mod api;
 mod composites;
@@ -14,6 +14,7 @@ mod explain;
 mod fetch;
 mod grpc;
 mod memory;
+mod page;
 mod queues;
 mod reload;
 mod sampler;
@@ -25,6 +26,8 @@ use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use bytes::Bytes;
+use http::header::{HeaderValue, X_CONTENT_TYPE_OPTIONS};
+use http::{HeaderMap, StatusCode};
 use http_body_util::Full;
 use parking_lot::Mutex;
 use tidegate_engine::{BadPattern, Pattern};
@@ -44,7 +47,7 @@ use crate::config::{ByteSize, Node, Ordered, Problems};
 use crate::net::auth::AuthConfig;
 use crate::net::cors::CorsConfig;
 use crate::net::http::HTTP2_MAX_STREAMS;
-use crate::net::pages::{Answer, PageServer, Pages, Request, ServerConfig, Takes, max_answer_bytes};
+use crate::net::pages::{self, Answer, PageServer, Pages, Request, ServerConfig, Takes, max_answer_bytes};
 use crate::net::{Endpoint, SocketFileConfig, TlsServerConfig};
 use crate::prom::catalog::{HistoryRule, View, max_samples_within};
 
@@ -304,6 +307,7 @@ impl Lifecycle for Admin {
             allowed_hosts: &self.config.allowed_hosts,
             max_connections_per_peer: self.config.max_connections_per_peer,
             max_answer_bytes: self.config.query.max_answer_bytes.map(ByteSize::as_usize),
+            headers: HeaderMap::from_iter([(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"))]),
             ..ServerConfig::at(&self.config.endpoint, &self.config.socket)
         };
         let faces = Faces {
@@ -341,6 +345,12 @@ impl Lifecycle for Admin {
     }
 }
 
+/// Whether a web page of another site sends the request. A browser adds the password of the user to it if it has one.
+fn is_of_other_site(request: &Request) -> bool {
+    let site = request.headers.get("sec-fetch-site");
+    site.is_some_and(|site| site != "same-origin" && site != "none")
+}
+
 /// HTTP and gRPC on one port.
 struct Faces {
     api: Arc<Api>,
@@ -360,6 +370,11 @@ impl Pages for Faces {
         api::takes(path)
     }
 
+    /// The files of the page have no data. A browser needs them before it can send a token.
+    fn is_public(&self, path: &str) -> bool {
+        page::is_here(path)
+    }
+
     fn cors(&self) -> Option<&CorsConfig> {
         self.cors.as_ref()
     }
@@ -371,6 +386,10 @@ impl Pages for Faces {
 
     async fn page(&self, request: Request) -> Answer {
         match &*request.path {
+            reload::PATH if is_of_other_site(&request) => {
+                let why = "a web page of another site asks for a reload";
+                pages::error(StatusCode::FORBIDDEN, "forbidden", why)
+            }
             reload::PATH => reload::page(self.api.shared(), self.authenticates).await,
             tap::PATH => tap::page(&request, &self.tap, self.api.shared(), self.api.stopping()).await,
             _ => self.api.clone().answer(request).await,

@@ -4,6 +4,7 @@
 
 mod composites;
 mod history;
+mod page;
 mod queries;
 
 use serde_json::Value;
@@ -68,34 +69,56 @@ async fn ask(admin: &Admin, query: &str) -> (u16, Value) {
     (status, serde_json::from_str(&body).unwrap())
 }
 
-#[tokio::test]
-async fn unauthorised_clients_are_refused_in_their_own_protocol() {
-    struct KeyAuthenticator;
-    #[async_trait]
-    impl crate::component::auth::Authenticator for KeyAuthenticator {
-        async fn check(
-            &self,
-            headers: &http::HeaderMap,
-            _: Option<std::net::IpAddr>,
-        ) -> Result<(), crate::component::auth::Unauthenticated> {
-            if headers.contains_key("x-key") {
-                Ok(())
-            } else {
-                Err(crate::component::auth::Unauthenticated::Wrong("no key"))
-            }
-        }
+/// Admits clients that have a key. It has the text of its challenge.
+struct KeyAuthenticator(&'static str);
 
-        fn identity(&self, _: &http::HeaderMap) -> Option<crate::component::account::SenderKey> {
-            None
-        }
-
-        fn challenge(&self) -> http::HeaderValue {
-            http::HeaderValue::from_static("Key")
+#[async_trait]
+impl crate::component::auth::Authenticator for KeyAuthenticator {
+    async fn check(
+        &self,
+        headers: &http::HeaderMap,
+        _: Option<std::net::IpAddr>,
+    ) -> Result<(), crate::component::auth::Unauthenticated> {
+        if headers.contains_key("x-key") {
+            Ok(())
+        } else {
+            Err(crate::component::auth::Unauthenticated::Wrong("no key"))
         }
     }
-    let config = "endpoint: 127.0.0.1:0\nauth: {authenticator: door}";
+
+    fn identity(&self, _: &http::HeaderMap) -> Option<crate::component::account::SenderKey> {
+        None
+    }
+
+    fn challenge(&self) -> http::HeaderValue {
+        http::HeaderValue::from_static(self.0)
+    }
+}
+
+fn services(challenge: &'static str) -> crate::component::services::Services {
+    crate::component::services::Services {
+        authenticator: Some(Arc::new(KeyAuthenticator(challenge))),
+        ..Default::default()
+    }
+}
+
+/// The configuration of an extension that asks for a key.
+const WITH_KEY: &str = "endpoint: 127.0.0.1:0\nauth: {authenticator: door}";
+
+/// A started extension that asks for a key with this challenge.
+async fn with_authenticator(challenge: &'static str) -> Admin {
+    let config = settings::<AdminConfig>(WITH_KEY).get();
+    let admin = Admin::new(config, context("extensions", "admin")).unwrap();
+    let services = services(challenge);
+    admin.base.shared.services.add("door".to_owned(), services);
+    admin.start().await.unwrap();
+    admin
+}
+
+#[tokio::test]
+async fn unauthorised_clients_are_refused_in_their_own_protocol() {
     let admin = Admin::new(
-        settings::<AdminConfig>(config).get(),
+        settings::<AdminConfig>(WITH_KEY).get(),
         context("extensions", "admin"),
     )
     .unwrap();
@@ -104,11 +127,7 @@ async fn unauthorised_clients_are_refused_in_their_own_protocol() {
         missing.contains("`door` is not among `service::extensions`"),
         "{missing}"
     );
-    let services = crate::component::services::Services {
-        authenticator: Some(Arc::new(KeyAuthenticator)),
-        ..Default::default()
-    };
-    admin.base.shared.services.add("door".to_owned(), services);
+    admin.base.shared.services.add("door".to_owned(), services("Key"));
     admin.start().await.unwrap();
     let endpoint = admin.server.local();
     for path in ["/api/v1/composites", "/api/v1/query?query=1", "/-/healthy"] {

@@ -51,6 +51,8 @@ pub struct Shared {
     pub services: ServicesById,
     /// The overview of the components. The service sets it when it has built a graph.
     pub overview: Latest<Overview>,
+    /// The gateway's own metrics, if a listener shows them.
+    pub own_metrics: Latest<OwnMetrics>,
     /// The generation of the graph that pushes begin in.
     pub wiring: Arc<Wiring>,
     /// Copies of what passes the edges of the graph.
@@ -94,6 +96,9 @@ impl<T> Latest<T> {
         self.0.lock().clone()
     }
 }
+
+/// Renders the gateway's own metrics in Prometheus's text format. It takes milliseconds.
+pub struct OwnMetrics(pub Box<dyn Fn() -> String + Send + Sync>);
 
 /// One value of each type. The first caller that asks for a type creates its value.
 #[derive(Default)]

@@ -80,6 +80,16 @@ impl AuthGate {
         })))
     }
 
+    /// Whether browsers ask their users for the credentials, because the scheme is `Basic`, or whether it needs none.
+    pub fn is_asked_by_browsers(&self) -> bool {
+        const SCHEME: &[u8] = b"Basic ";
+        self.0.as_ref().is_none_or(|configured| {
+            let challenge = configured.authenticator.challenge();
+            let scheme = challenge.as_bytes().get(..SCHEME.len());
+            scheme.is_some_and(|scheme| scheme.eq_ignore_ascii_case(SCHEME))
+        })
+    }
+
     /// Checks a request's headers, and the address that [`super::http::serve`] adds. Returns the key of the
     /// sender: its proven identity, or else its address unless others share it.
     ///

@@ -27,7 +27,7 @@ use tower::util::BoxCloneSyncService;
 use tower::{ServiceBuilder, ServiceExt};
 
 pub use self::answers::{
-    Answer, BodyError, COMPRESSING, Event, busy, bytes, empty, error, events, grpc_error, json, text,
+    Answer, BodyError, COMPRESSING, Event, busy, bytes, empty, error, events, grpc_error, json, links, text,
 };
 use self::answers::{broken_off, compressed, only, whole, with_trailers, without_body};
 use self::refusals::{broken_call, broken_form, refusal, with_reason};
@@ -136,6 +136,12 @@ pub trait Pages: Send + Sync + 'static {
     /// The requests that the path accepts, if it differs.
     fn takes_at(&self, _path: &str) -> Takes {
         self.takes()
+    }
+
+    /// Whether the path has no data of the gateway. If browsers can't ask their users for the credentials, it is served to
+    /// everybody: a page that asks for a token must be read before it.
+    fn is_public(&self, _path: &str) -> bool {
+        false
     }
 
     /// The CORS options.
@@ -273,9 +279,14 @@ impl Handler {
 
     async fn handle(&self, mut request: http::Request<Incoming>) -> Answer {
         let pages = &*self.pages;
-        let client = match self.auth_gate.admit(&request).await {
-            Ok(client) => client,
-            Err(refused) => return refusal(refused, is_call(&request)),
+        let is_public = pages.is_public(request.uri().path()) && !is_call(&request);
+        let client = if is_public && !self.auth_gate.is_asked_by_browsers() {
+            None
+        } else {
+            match self.auth_gate.admit(&request).await {
+                Ok(client) => client,
+                Err(refused) => return refusal(refused, is_call(&request)),
+            }
         };
         // The reservation of the body, until the answer exists.
         let mut body = Held::new(self.served_by.memory.clone());

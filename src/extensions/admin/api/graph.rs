@@ -51,6 +51,7 @@ impl Api {
             },
             "pipelines": overview.pipelines.iter().map(pipeline).collect::<Vec<_>>(),
             "components": components,
+            "extensions": &overview.extensions,
         })
         .into())
     }
@@ -112,7 +113,8 @@ fn latency(own: &[OwnQueue<'_>], now: Instant) -> Value {
     )
 }
 
-fn seconds(time: SystemTime) -> f64 {
+/// Seconds since 1970.
+pub(super) fn seconds(time: SystemTime) -> f64 {
     time.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64()
 }
 

@@ -5,9 +5,9 @@
 use serde_json::json;
 use tidegate_promql::NAME;
 
-use super::{API, Api, ApiFailure, PageContent};
+use super::{API, Api, ApiFailure, PageContent, feeds};
 use crate::extensions::admin::queues::QueryKind;
-use crate::extensions::admin::{reload, tap};
+use crate::extensions::admin::{page, reload, tap};
 use crate::net::pages::{Request, Takes};
 
 /// A page of the API.
@@ -85,6 +85,7 @@ const ROUTES: &[Route] = &[
     get("status/cluster", Cost::Little, Api::clusters),
     get("status/config", Cost::Little, Api::config),
     get("status/graph", Cost::Little, Api::graph),
+    get("status/sources", Cost::Little, Api::sources),
     get("status/notices", Cost::Little, |api, _| {
         Ok(json!(api.shared.notices.list()).into())
     }),
@@ -137,7 +138,8 @@ pub(in crate::extensions::admin) fn takes(path: &str) -> Takes {
         Some(route) => route.takes,
         None if path == reload::PATH => Takes::Post,
         None if path == tap::PATH => Takes::GetOrForm,
-        None if path.starts_with("/-/") => Takes::Paths,
+        None if path == feeds::PATH => Takes::Get,
+        None if path.starts_with("/-/") || page::is_here(path) => Takes::Paths,
         None => Takes::Forms,
     }
 }

@@ -7,13 +7,16 @@ use std::time::SystemTime;
 use serde_json::json;
 use tidegate_promql::{LOOK_BACK_MS, NAME};
 
-use super::{AnnotatedData, Api, ApiFailure, PageContent, explain, params};
+use super::{AnnotatedData, Api, ApiFailure, PageContent, explain, graph, params};
 use crate::built::{COMMIT, DATE, VERSION};
 use crate::component::{Ceiling, unix_now};
 use crate::extensions::admin::queues::HEAVY;
 use crate::extensions::admin::reload;
 use crate::net::pages::Request;
 use crate::prom::duration::PromDuration;
+
+/// How the names of metrics of rings, cells and sockets begin.
+const SOURCES: [&str; 3] = ["tidegate_nixl_", "tidegate_shm_", "tidegate_uds_"];
 
 impl Api {
     /// The sources of series.
@@ -67,6 +70,18 @@ impl Api {
         let clusters = self.shared.services.clusters().into_iter();
         let status: serde_json::Map<_, _> = clusters.map(|(id, cluster)| (id, cluster.status())).collect();
         Ok(serde_json::Value::from(status).into())
+    }
+
+    /// The gateway's own metrics of rings, cells and sockets, in Prometheus's text format.
+    pub(super) fn sources(&self, _: &Request) -> Result<PageContent, ApiFailure> {
+        let Some(metrics) = self.shared.own_metrics.get() else {
+            let why = "no listener shows the gateway's own metrics: set service::telemetry::metrics";
+            return Err(ApiFailure::execution(why.to_owned()));
+        };
+        let all = (metrics.0)();
+        let is_of_source = |line: &&str| SOURCES.iter().any(|prefix| line.starts_with(prefix));
+        let lines: Vec<&str> = all.lines().filter(is_of_source).collect();
+        Ok(json!({"time": graph::seconds(SystemTime::now()), "text": lines.join("\n")}).into())
     }
 
     pub(super) fn build(&self, _: &Request) -> Result<PageContent, ApiFailure> {

@@ -6,7 +6,8 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use http::header::{
-    ALLOW, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, HeaderValue, RETRY_AFTER, VARY,
+    ALLOW, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_SECURITY_POLICY, CONTENT_TYPE,
+    HeaderValue, RETRY_AFTER, VARY, X_CONTENT_TYPE_OPTIONS,
 };
 use http::{HeaderMap, Response, StatusCode};
 use http_body_util::combinators::UnsyncBoxBody;
@@ -153,6 +154,28 @@ pub fn text(status: StatusCode, content_type: &'static str, body: String) -> Ans
     answer
 }
 
+/// A small page for people who open the root of a server: links to its paths, each with what is there. Paths must have no
+/// characters that mean something in HTML; a link with others is left out.
+pub fn links(title: &'static str, links: &[(&str, &'static str)]) -> Answer {
+    let is_plain = |path: &str| {
+        path.bytes()
+            .all(|byte| byte.is_ascii_alphanumeric() || b"/-_.~".contains(&byte))
+    };
+    let items = links.iter().filter(|(path, _)| is_plain(path));
+    let items: String = items
+        .map(|(path, what)| format!("<li><a href=\"{path}\">{path}</a>: {what}</li>\n"))
+        .collect();
+    let body = format!(
+        "<!doctype html>\n<html lang=\"en\"><meta charset=\"utf-8\"><title>{title}</title>\n<h1>{title}</h1>\n<ul>\n{items}</ul>\n"
+    );
+    let mut answer = text(StatusCode::OK, "text/html; charset=utf-8", body);
+    let headers = answer.headers_mut();
+    let policy = HeaderValue::from_static("default-src 'none'; frame-ancestors 'none'; base-uri 'none'");
+    headers.insert(CONTENT_SECURITY_POLICY, policy);
+    headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    answer
+}
+
 /// A download.
 pub fn bytes(content_type: &'static str, body: Bytes) -> Answer {
     let mut answer = Response::new(whole(body));
@@ -193,5 +216,26 @@ impl Event {
             Self::Named(_, data) => data.len(),
             Self::Alive => 0,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_root_links_to_plain_paths_only() {
+        let answer = links(
+            "title",
+            &[("/metrics", "metrics"), ("/<b>", "others"), ("/\"", "more")],
+        );
+        assert!(answer.headers().contains_key(CONTENT_SECURITY_POLICY));
+        let body = answer.into_body().collect().await.unwrap().to_bytes();
+        let body = std::str::from_utf8(&body).unwrap();
+        assert!(
+            body.contains("<li><a href=\"/metrics\">/metrics</a>: metrics</li>"),
+            "{body}"
+        );
+        assert_eq!(body.matches("<a ").count(), 1, "{body}");
     }
 }

@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+// The graph of `status/graph` as nodes and edges.
+
+import { drops } from "./rates.js";
+
+/** The signal of a pipeline: `metrics` of `metrics/vendor`. */
+function signalOf(pipeline) {
+  return pipeline.id.split("/")[0];
+}
+
+/** The components and their connections. */
+export class Model {
+  nodes = new Map();
+  edges = [];
+
+  constructor(graph) {
+    this.graph = graph;
+    this.connectors = new Set(graph.components.filter((one) => one.class === "connector").map((one) => one.id));
+    for (const pipeline of graph.pipelines) this.#add(pipeline);
+  }
+
+  #end(kind, id, row) {
+    const actual = this.connectors.has(id) ? "connector" : kind;
+    return this.#node(actual, id, null, row);
+  }
+
+  #node(kind, id, pipeline, row) {
+    const key = pipeline === null ? `${kind} ${id}` : `${kind} ${id} ${pipeline}`;
+    if (!this.nodes.has(key)) {
+      const parts = this.graph.components.filter((one) => one.class === kind && one.id === id && (one.pipeline ?? null) === pipeline);
+      this.nodes.set(key, { key, kind, id, pipeline, parts, rows: [] });
+    }
+    const node = this.nodes.get(key);
+    node.rows.push(row);
+    return node;
+  }
+
+  #add(pipeline) {
+    const row = this.graph.pipelines.indexOf(pipeline);
+    const sources = pipeline.receivers.map((id) => this.#end("receiver", id, row));
+    const stages = pipeline.processors.map((id) => this.#node("processor", id, pipeline.id, row));
+    if (stages.length === 0) {
+      const key = `pipeline ${pipeline.id}`;
+      const stage = { key, kind: "pipeline", id: "no processors", pipeline: pipeline.id, parts: [], rows: [row] };
+      this.nodes.set(key, stage);
+      stages.push(stage);
+    }
+    const ends = pipeline.exporters.map((id) => this.#end("exporter", id, row));
+    const connect = (from, to) => this.edges.push({ key: `${from.key} > ${to.key} ${pipeline.id}`, from, to, pipeline, sources, stages });
+    sources.forEach((source) => connect(source, stages[0]));
+    stages.slice(1).forEach((stage, index) => connect(stages[index], stage));
+    ends.forEach((end) => connect(stages.at(-1), end));
+  }
+}
+
+/** The part of a node that counts a signal. */
+function part(node, signal) {
+  return node.parts.find((one) => one.signal === signal) ?? node.parts[0];
+}
+
+/** Items a second out of a source into a pipeline. */
+function sourceRate(source, signal, rates) {
+  const name = source.kind === "receiver" ? "accepted" : "left";
+  return rates.of(part(source, signal), name);
+}
+
+/** Items a second on an edge. */
+export function edgeRate(edge, rates) {
+  const signal = signalOf(edge.pipeline);
+  if (edge.sources.includes(edge.from)) return sourceRate(edge.from, signal, rates);
+  if (edge.from.kind === "processor") return rates.of(part(edge.from, signal), "left");
+  return edge.sources.reduce((sum, source) => sum + (sourceRate(source, signal, rates) ?? 0), 0);
+}
+
+/** Drops a second of the component that an edge leads to. Exporters count each signal apart. */
+export function edgeDrops(edge, rates) {
+  return rates.of(part(edge.to, signalOf(edge.pipeline)), "dropped");
+}
+
+/** The fill of the queue that an edge leads to, from 0 to 1; `null` without a queue. */
+export function edgeQueue(edge) {
+  const queue = part(edge.to, signalOf(edge.pipeline))?.queue;
+  return queue && queue.capacity > 0 ? queue.used / queue.capacity : null;
+}
+
+/** The fullest queue of a node. */
+export function nodeQueue(node) {
+  const fills = node.parts.filter((one) => one.queue?.capacity > 0).map((one) => one.queue.used / one.queue.capacity);
+  return fills.length > 0 ? Math.max(...fills) : null;
+}
+
+/** All drops of a node since the start. */
+export function nodeDrops(node) {
+  return node.parts.reduce((sum, one) => sum + drops(one), 0);
+}
+
+/** The name of a component in logs and troubles: `exporters::otlp`. */
+export function logName(kind, id) {
+  return `${kind}s::${id}`;
+}
+
+/** The problem of a component, if it has one. */
+export function troubleOf(graph, kind, id) {
+  const troubles = graph.health.troubles;
+  const name = logName(kind, id);
+  const found = Object.entries(troubles).find(([key]) => key === id || key === name || key.startsWith(`${name}@`));
+  return found?.[1] ?? null;
+}

@@ -1,0 +1,180 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""Every view of the page in a real browser: data, errors, contrast, keyboard, phone width, growth."""
+
+import re
+from pathlib import Path
+
+import kit
+import pytest
+from playwright.sync_api import Page, expect
+
+CONTRAST = Path(__file__).with_name("contrast.js").read_text()
+
+# Each view with a text that its data give.
+VIEWS = {
+    "graph": "otlphttp/vendor",
+    "components": "sending to http://127.0.0.1:1",
+    "component/exporter/otlphttp%2Fvendor": "sending to http://127.0.0.1:1",
+    "ledger": "processors::aggregate@metrics",
+    "targets": "Connection refused",
+    "sources": "rank_0",
+    "composites": "queue_depth_avg_10s",
+    "query/sum%20by%20(job)%20(up)": '{job="self"}',
+    "cardinality": "queue_depth",
+    "rules": "Rules are not configured.",
+    "tap": "Component",
+    "config": "otlphttp/vendor:",
+}
+
+
+def name_of(view: str) -> str:
+    return view.split("/")[0]
+
+
+@pytest.mark.parametrize("view", VIEWS)
+def test_a_view_shows_its_data_with_enough_contrast_and_without_an_error(watched: kit.Watched, view: str) -> None:
+    page = watched.open(view)
+    for scheme in ("light", "dark"):
+        page.emulate_media(color_scheme=scheme)
+        expect(page.locator("main")).to_contain_text(VIEWS[view])
+        expect(page.locator("#stream")).to_have_text("live")
+        assert page.evaluate(CONTRAST) == [], scheme
+        if scheme == "light":
+            watched.picture(name_of(view))
+    page.set_viewport_size({"width": 360, "height": 740})
+    assert page.evaluate("document.documentElement.scrollWidth") <= 360
+    watched.picture(f"{name_of(view)}-phone")
+    assert page.title() != "run" and page.locator("main img").count() == 0
+    assert watched.errors == []
+
+
+def test_the_graph_shows_rates_queues_and_the_broken_vendor(watched: kit.Watched) -> None:
+    page = watched.open("graph")
+    vendor = page.locator("svg.graph a.node.exporter", has_text="vendor")
+    expect(vendor.locator(".box")).to_have_attribute("data-mark", "bad")
+    expect(vendor.locator("title")).to_contain_text(re.compile("queue .* full: sending to"))
+    edge = page.get_by_role("row", name=re.compile("^metrics otlp composite"))
+    expect(edge.locator("td").nth(2)).to_have_text(re.compile("^[1-9].*/s$"))
+    expect(page.locator("#health")).to_contain_text("trouble: exporters::otlphttp/vendor")
+    line = page.get_by_role("img", name=re.compile("^Received items")).locator("path")
+    expect(line).to_have_attribute("d", re.compile("(L.*){3}"))
+    watched.picture("graph")
+    vendor.click()
+    expect(page.get_by_role("heading", level=1)).to_have_text("exporter otlphttp/vendor")
+    settings = page.get_by_label("Settings")
+    expect(settings).to_contain_text("endpoint")
+    expect(settings).not_to_contain_text("a-secret-key")
+
+
+def numbers(page: Page) -> list[list[int]]:
+    """The numbers of each row of the ledger, read at one moment."""
+    rows = page.evaluate("[...document.querySelectorAll('main table')[0].tBodies[0].rows].map((row) => [...row.cells].map((cell) => cell.textContent))")
+    return [[int(cell.replace(",", "")) for cell in row[2:10]] for row in rows]
+
+
+def test_the_ledger_adds_up(watched: kit.Watched) -> None:
+    page = watched.open("ledger")
+    expect(page.get_by_role("row", name=re.compile("^all components"))).to_be_visible()
+    rows = numbers(page)
+    assert len(rows) == 6 and any(row[0] > 0 for row in rows)
+    for entered, made, restored, left, absorbed, dropped, held, total in rows:
+        assert entered + made + restored == left + absorbed + dropped + held == total
+    *parts, total = rows
+    assert [sum(column) for column in zip(*parts)] == total
+
+
+def test_composites_and_their_lines_change_and_hostile_labels_are_text(watched: kit.Watched) -> None:
+    page = watched.open("composites")
+    row = page.get_by_role("row", name=re.compile("llama"))
+    expect(row).to_contain_text("fresh")
+    line = row.locator("svg .line")
+    expect(line).to_have_attribute("d", re.compile("L.*L"))
+    expect(page.get_by_role("row", name=re.compile("<img src=x"))).to_be_visible()
+    page.get_by_label("Filter: Composites").fill("qwen")
+    expect(row).to_have_count(0)
+    assert watched.errors == []
+
+
+def test_a_query_has_a_table_a_graph_and_an_error_with_its_reason(watched: kit.Watched) -> None:
+    page = watched.open("query")
+    field = page.get_by_label("PromQL expression")
+    field.fill('queue_depth{model=~"llama|qwen"}')
+    field.press("Enter")
+    expect(page.get_by_role("row", name=re.compile("qwen"))).to_be_visible()
+    page.get_by_label("Output").select_option("60")
+    page.get_by_role("button", name="Run").click()
+    expect(page.locator("svg.chart path.line")).to_have_count(2)
+    watched.picture("query")
+    field.fill("sum(")
+    field.press("Enter")
+    expect(page.get_by_role("alert")).to_contain_text("parse error")
+    # The browser logs the status of the refused query.
+    assert len(watched.errors) == 1 and "400" in watched.errors[0]
+
+
+def test_the_tap_shows_items_or_why_there_are_none(watched: kit.Watched) -> None:
+    page = watched.open("tap/receivers%3A%3Aotlp")
+    page.get_by_role("button", name="Start").click()
+    reason = page.get_by_role("alert")
+    expect(reason.or_(page.locator(".items li").first)).to_be_visible()
+    if reason.count() > 0:
+        expect(reason).to_contain_text(re.compile("no tap|not allowed"))
+    watched.picture("tap")
+
+
+def test_the_page_works_without_a_mouse(watched: kit.Watched) -> None:
+    page = watched.open("graph")
+    expect(page.locator("svg.graph a.node").first).to_be_visible()
+    page.keyboard.press("Tab")
+    expect(page.locator(".skip")).to_be_focused()
+    page.keyboard.press("Enter")
+    expect(page.locator("main")).to_be_focused()
+    seen = []
+    for _ in range(12):
+        page.keyboard.press("Tab")
+        seen.append(page.evaluate("document.activeElement.getAttribute('href') ?? document.activeElement.className"))
+    assert "#/component/exporter/prometheus" in seen, seen
+    page.locator("#views a", has_text="Ledger").focus()
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("heading", level=1)).to_have_text("Ledger")
+    expect(page.locator("main")).to_be_focused()
+    page.locator("#views a", has_text="Components").focus()
+    outline = "getComputedStyle(document.activeElement).outlineStyle"
+    page.keyboard.press("Shift+Tab")
+    assert page.evaluate(outline) == "solid"
+    assert page.locator("#views a[aria-current=page]").inner_text() == "Ledger"
+
+
+def test_a_hidden_page_reads_nothing(watched: kit.Watched) -> None:
+    page = watched.open("graph")
+    expect(page.locator("#stream")).to_have_text("live")
+    hide = "(hidden) => {Object.defineProperty(document, 'hidden', {value: hidden, configurable: true}); document.dispatchEvent(new Event('visibilitychange'))}"
+    page.evaluate(hide, True)
+    expect(page.locator("#stream")).to_have_text("paused")
+    page.evaluate(hide, False)
+    expect(page.locator("#stream")).to_have_text("live")
+
+
+def test_ten_rounds_through_all_views_leave_no_node_and_no_listener(watched: kit.Watched) -> None:
+    page = watched.open("graph")
+    session = watched.context.new_cdp_session(page)
+
+    def round_trip() -> dict[str, int]:
+        for view in [*VIEWS, "graph"]:
+            page.evaluate("(view) => {location.hash = `#/${view}`}", view)
+            expect(page.locator("main")).to_contain_text(VIEWS[view])
+        session.send("HeapProfiler.collectGarbage")
+        return session.send("Memory.getDOMCounters")
+
+    first = [round_trip() for _ in range(2)][-1]
+    last = [round_trip() for _ in range(10)][-1]
+    for counter in ("nodes", "jsEventListeners", "documents"):
+        # Rows of the newest data may be a few more.
+        assert last[counter] <= first[counter] * 1.1 + 20, (first, last)
+
+
+def test_an_unknown_address_has_an_answer(watched: kit.Watched) -> None:
+    page = watched.open("nothing")
+    expect(page.get_by_role("heading", level=1)).to_have_text("Not found")
+    expect(watched.open("%E0%A4%A").get_by_role("heading", level=1)).to_have_text("Not found")
