@@ -293,7 +293,7 @@ impl<'a> Builder<'a> {
             let mut same = all
                 .iter()
                 .filter(|(position, ..)| position.path() == *member.path);
-            same.any(|(.., parts)| *parts == member.parts)
+            same.any(|(.., parts)| *parts == member.parts) && !member.is_outdated()
         };
         let running = self.running.iter();
         let gone = running.filter(|member| member.class == Class::Extension && !is_kept(member));
@@ -307,7 +307,8 @@ impl<'a> Builder<'a> {
             parts,
         ) in all
         {
-            if let Some(member) = self.kept(&position.path(), &parts) {
+            let is_changed = self.changed_extensions.contains(&position.id.to_string());
+            if let Some(member) = self.kept(&position.path(), &parts).filter(|_| !is_changed) {
                 self.graph.members.push(member);
                 continue;
             }
