@@ -19,6 +19,9 @@ use crate::model::{is_stale, metric, nanos, number};
 /// The points of a batch.
 const BATCH_POINTS: usize = 8192;
 
+/// The most series of a table. `max_series` of the extension bounds those that have a value.
+const MAX_SERIES: usize = 10_000_000;
+
 /// A series whose rule no longer runs leaves the table after this time. A rule that runs ends its series itself.
 const EXPIRY: Duration = Duration::from_hours(24);
 
@@ -58,9 +61,8 @@ impl RecordedSeries {
             return known;
         }
         let limits = Limits {
-            // `known` is bounded by `max_series`.
-            series: usize::MAX,
-            streams: usize::MAX,
+            series: MAX_SERIES,
+            streams: MAX_SERIES,
             expiry: EXPIRY,
             lease: LEASE,
             ..Limits::default()
