@@ -182,7 +182,7 @@ impl RulesExtension {
             let mut saved = file.read()?;
             let mut restored = 0;
             for alerts in &mut saved {
-                for group in groups.iter() {
+                for group in &*groups {
                     restored += group.restore(alerts, at);
                 }
             }
@@ -315,3 +315,6 @@ impl Lifecycle for RulesExtension {
         transfer.0.lock().insert(self.base.id.to_string(), states);
     }
 }
+
+#[cfg(test)]
+mod tests;
