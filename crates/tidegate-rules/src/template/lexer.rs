@@ -161,7 +161,7 @@ fn number(text: &str) -> Result<(TemplateToken, &str), String> {
         return Ok((TemplateToken::Int(whole), after));
     }
     let is_decimal = plain.bytes().all(|b| b.is_ascii_digit() || b".e+-".contains(&b));
-    let float = plain.parse().ok().filter(|_| is_decimal).ok_or_else(bad)?;
+    let float = plain.parse::<f64>().ok().filter(|_| is_decimal).ok_or_else(bad)?;
     Ok((TemplateToken::Float(float), after))
 }
 

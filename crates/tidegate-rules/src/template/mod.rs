@@ -20,8 +20,6 @@ use tidegate_promql::{Labels, Millis, SampleValue};
 use eval::Expansion;
 use parser::TemplateNode;
 
-pub(crate) use numbers::general;
-
 /// The longest template, in bytes.
 const MAX_TEMPLATE: usize = 64 << 10;
 

@@ -3,7 +3,7 @@
 //! Numbers and times for people, as Prometheus's templates write them.
 
 /// A number as Go's `%g` writes it; `None`: with as many digits as it needs.
-pub(crate) fn general(number: f64, precision: Option<usize>) -> String {
+pub(super) fn general(number: f64, precision: Option<usize>) -> String {
     if number.is_nan() {
         return "NaN".to_owned();
     }
@@ -73,7 +73,7 @@ pub(super) fn humanize1024(number: f64) -> String {
 
 fn scaled(number: f64, factor: f64, prefixes: &[&'static str]) -> (f64, &'static str) {
     let (mut number, mut prefix) = (number, "");
-    for next in prefixes {
+    for next in prefixes.iter().copied() {
         if number.abs() < factor {
             break;
         }

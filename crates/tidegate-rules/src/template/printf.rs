@@ -138,7 +138,7 @@ impl Format {
             }
             ('T', value) => self.padded(value.kind(), false),
             ('v', value) => self.padded(&value.show(), false),
-            ('s', value @ (TemplateValue::Labels(_) | TemplateValue::Arguments(_))) => value.show(),
+            ('s', TemplateValue::Labels(_) | TemplateValue::Arguments(_)) => value.show(),
             (_, TemplateValue::Nil) => format!("%!{letter}(<nil>)"),
             (_, value) => format!("%!{letter}({}={})", value.kind(), value.show()),
         }

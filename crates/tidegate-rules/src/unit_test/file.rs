@@ -190,14 +190,21 @@ fn read_sample(node: &Node, fields: &mut FieldReader<'_>) -> Option<ExpectedSamp
     let labels = fields.text(node, "labels").unwrap_or_default();
     let value = fields.text(node, "value");
     let histogram = fields.text(node, "histogram").filter(|text| !text.is_empty());
-    let read = || -> Result<ExpectedSample, String> {
-        let value = value.map(|text| series::number(&text));
-        let histogram = histogram.map(|text| histogram::parse(text.trim()));
-        Ok(ExpectedSample {
-            labels: series::labels(&labels)?,
-            value: value.transpose()?.unwrap_or_default(),
-            histogram: histogram.transpose()?.map(Arc::new),
-        })
-    };
-    read().map_err(|why| fields.problems.at(node).error(why)).ok()
+    expected_sample(&labels, value.as_deref(), histogram.as_deref())
+        .map_err(|why| fields.problems.at(node).error(why))
+        .ok()
+}
+
+fn expected_sample(
+    labels: &str,
+    value: Option<&str>,
+    histogram: Option<&str>,
+) -> Result<ExpectedSample, String> {
+    let value = value.map(series::number).transpose()?;
+    let histogram = histogram.map(|text| histogram::parse(text.trim()));
+    Ok(ExpectedSample {
+        labels: series::labels(labels)?,
+        value: value.unwrap_or_default(),
+        histogram: histogram.transpose()?.map(Arc::new),
+    })
 }
