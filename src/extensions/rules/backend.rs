@@ -14,6 +14,11 @@ use super::engine::RuleEngine;
 use crate::component::Ceiling;
 use crate::prom::catalog::max_samples_within;
 
+/// Queries are evaluated this long after the time that they are asked for, in milliseconds. A sampler of the history may
+/// read a series again between the read of the present and the evaluation. Its value would then be after the time of the
+/// query, which would see an older sample instead.
+const AHEAD_MS: Millis = 50;
+
 /// The address of a query of a rule. The group keeps it in place.
 pub(super) type QueryAddress = usize;
 
@@ -63,7 +68,7 @@ impl<'a> LiveBackend<'a> {
             max_samples,
             ..Options::default()
         };
-        let (value, _) = query.instant_with(&asked, at, &options)?;
+        let (value, _) = query.instant_with(&asked, at.saturating_add(AHEAD_MS), &options)?;
         let is_stale = is_watched && self.is_stale(query);
         QueryAnswer::from_instant(value, is_stale)
     }

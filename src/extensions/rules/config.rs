@@ -62,7 +62,7 @@ crate::options! {
         pub path_prefix: String = String::new(),
         /// TLS of an `https` URL.
         pub tls: TlsClientConfig = TlsClientConfig::default(),
-        /// Credentials of the gateway, from an extension.
+        /// Credentials of the gateway, from an extension before `rules` in `service::extensions`.
         pub auth: Option<AuthConfig> = None,
         /// Additional request headers. Their values are secrets.
         pub headers: Headers = Headers::new(),
