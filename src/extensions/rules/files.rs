@@ -12,7 +12,7 @@ use tidegate_promql::{HistoryLimits, Millis};
 use tidegate_rules::{ReachError, RuleGroup, parse_rules, reach, show_duration};
 
 use crate::component::files;
-use crate::config::{Node, Problems};
+use crate::config::Problems;
 
 /// The largest rule file, in bytes.
 const MAX_FILE_BYTES: usize = 16 << 20;
@@ -20,7 +20,7 @@ const MAX_FILE_BYTES: usize = 16 << 20;
 /// The most files of all globs.
 const MAX_FILES: usize = 1000;
 
-/// A query may read the present up to this far back without a history, in milliseconds.
+/// With an offset of up to this, queries read the present and need no history. In milliseconds.
 const PRESENT_MS: Millis = 2000;
 
 /// The texts of the files, by their names.
@@ -96,7 +96,8 @@ impl LoadedRules {
             }
         }
         if problems.has_errors() {
-            return Err(RuleFilesError::Content(problems.to_string()));
+            let text = problems.to_string();
+            return Err(RuleFilesError::Content(text.trim_end().to_owned()));
         }
         Ok(Self {
             groups,
@@ -124,15 +125,19 @@ impl LoadedRules {
                 let at = || format!("{}:{}", group.file, rule.line);
                 let (group_name, name) = (|| group.name.clone(), || rule.name.clone());
                 // The present needs no history, so the look-back does not count.
-                let needed = reach(&rule.expr, 0).map_err(|why| RuleFilesError::FixedTime {
+                let reached = reach(&rule.expr, 0).map_err(|why| RuleFilesError::FixedTime {
                     at: at(),
                     group: group_name(),
                     rule: name(),
                     why,
                 })?;
-                let needed = needed.saturating_add(group.query_offset.unwrap_or(offset));
+                let offset = group.query_offset.unwrap_or(offset);
+                if reached == 0 && offset <= PRESENT_MS {
+                    continue;
+                }
+                let needed = reached.saturating_add(offset);
                 match history {
-                    None if needed > PRESENT_MS => {
+                    None => {
                         return Err(RuleFilesError::NoHistory {
                             at: at(),
                             group: group_name(),
@@ -140,7 +145,7 @@ impl LoadedRules {
                             needed: show_duration(needed),
                         });
                     }
-                    Some(limits) if needed > limits.span_ms.max(PRESENT_MS) => {
+                    Some(limits) if needed > limits.span_ms => {
                         return Err(RuleFilesError::History {
                             at: at(),
                             group: group_name(),
@@ -149,24 +154,11 @@ impl LoadedRules {
                             kept: show_duration(limits.span_ms),
                         });
                     }
-                    _ => {}
+                    Some(_) => {}
                 }
             }
         }
         Ok(())
-    }
-}
-
-/// Reports errors in the files of the list `at`.
-pub(super) fn check(globs: &[String], at: &Node, cx: &mut Problems) {
-    match read(globs) {
-        Ok((texts, _)) => {
-            for (name, text) in &texts {
-                // Its errors are among the problems.
-                drop(parse_rules(name, text, cx));
-            }
-        }
-        Err(error) => cx.at(at).error(error.to_string()),
     }
 }
 
