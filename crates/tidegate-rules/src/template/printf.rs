@@ -89,7 +89,7 @@ fn digits(text: &str) -> Result<(usize, &str), String> {
     if digits.is_empty() {
         return Ok((0, after));
     }
-    let number = digits.parse().ok().filter(|number| *number <= MAX_WIDTH);
+    let number = digits.parse::<usize>().ok().filter(|number| *number <= MAX_WIDTH);
     let number = number.ok_or_else(|| format!("a width in printf is {MAX_WIDTH} at most"))?;
     Ok((number, after))
 }

@@ -62,11 +62,10 @@ proptest! {
         let mut group = state("  - record: r\n    expr: m\n", RuleOptions::default());
         let mut answers = Answers::default();
         let mut open = std::collections::BTreeSet::new();
-        for (minute, hosts) in history.iter().enumerate() {
-            let vector: Vec<_> = ["host=a", "host=b", "host=c"].into_iter().enumerate()
-                .filter(|(at, _)| hosts & (1 << at) != 0)
-                .map(|(_, host)| (host, 1.0))
-                .collect();
+        for (minute, bits) in history.iter().copied().enumerate() {
+            let hosts = [("host=a", 1_u8), ("host=b", 2), ("host=c", 4)];
+            let there = hosts.into_iter().filter(|(_, bit)| bits & *bit != 0);
+            let vector: Vec<(&str, f64)> = there.map(|(host, _)| (host, 1.0)).collect();
             answers.set("m", &vector);
             group.evaluate(minute as Millis * MINUTE, &mut answers);
             for sample in std::mem::take(&mut answers.appended) {
@@ -76,7 +75,7 @@ proptest! {
                     open.insert(sample.labels);
                 }
             }
-            prop_assert_eq!(open.len(), hosts.count_ones() as usize);
+            prop_assert_eq!(open.len(), bits.count_ones() as usize);
         }
     }
 }

@@ -51,7 +51,10 @@ fn field(text: &str) -> Result<(&str, &str, &str), String> {
 }
 
 fn schema(text: &str) -> Result<i32, String> {
-    let schema = text.parse().ok().filter(|schema| (-4..=8).contains(schema));
+    let schema = text
+        .parse::<i32>()
+        .ok()
+        .filter(|schema| (-4..=8).contains(schema));
     schema.ok_or_else(|| format!("schema {text:?} is not supported"))
 }
 
