@@ -95,6 +95,8 @@ pub(super) struct Alertmanager {
     timeout: Duration,
     most: usize,
     queue: Mutex<AlertQueue>,
+    /// The alerts of the request that is under way.
+    in_flight: Mutex<Vec<WaitingAlert>>,
     wake: Notify,
     metrics: AlertmanagerMetrics,
 }
@@ -127,6 +129,7 @@ impl Alertmanager {
             timeout: config.timeout,
             most,
             queue: Mutex::default(),
+            in_flight: Mutex::default(),
             wake: Notify::new(),
             metrics: AlertmanagerMetrics::new(&base.id, &shown),
             shown,
@@ -155,7 +158,9 @@ impl Alertmanager {
     }
 
     fn take(&self) -> Vec<WaitingAlert> {
-        self.queue.lock().take(BATCH)
+        let batch = self.queue.lock().take(BATCH);
+        self.in_flight.lock().clone_from(&batch);
+        batch
     }
 
     /// Posts alerts as they come. After `stopping`, it sends the rest once.
@@ -171,6 +176,7 @@ impl Alertmanager {
                 continue;
             }
             let result = self.post(&batch).await;
+            self.in_flight.lock().clear();
             if !matches!(result, PostResult::Sent) {
                 self.metrics.errors.increment(1);
             }
@@ -253,12 +259,19 @@ impl Alertmanager {
         }
     }
 
-    /// Counts what waits as dropped, because nobody sends it any more.
-    pub(super) fn drop_rest(&self) {
-        let dropped = self.queue.lock().shrink(0);
-        self.metrics.count_dropped(AlertLoss::Shutdown, dropped);
+    /// Takes the alerts that were not sent, after the task has ended.
+    pub(super) fn take_rest(&self) -> Vec<WaitingAlert> {
+        let in_flight = std::mem::take(&mut *self.in_flight.lock());
+        let mut queue = self.queue.lock();
+        queue.put_back(in_flight);
         self.metrics.waiting.set(0.0);
+        queue.take(usize::MAX)
     }
+}
+
+/// Counts alerts that nobody sends any more.
+pub(super) fn count_unsent(component: &Arc<str>, alertmanager: &str, alerts: usize) {
+    AlertmanagerMetrics::new(component, alertmanager).count_dropped(AlertLoss::Shutdown, alerts);
 }
 
 #[cfg(test)]

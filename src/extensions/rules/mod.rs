@@ -31,6 +31,7 @@ use tokio::task::JoinHandle;
 use tokio::time::{MissedTickBehavior, interval, timeout_at};
 use tokio_util::sync::CancellationToken;
 
+use self::alertmanager::{WaitingAlert, count_unsent};
 use self::config::RulesConfig;
 use self::engine::RuleEngine;
 use self::files::LoadedRules;
@@ -64,9 +65,20 @@ fn millis(duration: Duration) -> Millis {
     Millis::try_from(duration.as_millis()).unwrap_or(Millis::MAX / 4)
 }
 
-/// The states of groups between an instance that has stopped and its successor, by the id of the extension.
+/// What an instance that has stopped leaves to its successor, by the id of the extension.
 #[derive(Default)]
-struct StatesInTransfer(Mutex<HashMap<String, (Instant, Vec<GroupState>)>>);
+struct Transfers(Mutex<HashMap<String, Transfer>>);
+
+/// The state of an instance that has stopped.
+struct Transfer {
+    since: Instant,
+    groups: Vec<GroupState>,
+    /// The alerts that were not sent, by Alertmanager.
+    alerts: Vec<UnsentAlerts>,
+}
+
+/// An Alertmanager, and the alerts that it has not got.
+type UnsentAlerts = (String, Vec<WaitingAlert>);
 
 struct RulesExtension {
     base: Context,
@@ -143,16 +155,15 @@ impl RulesExtension {
         checked.map_err(|error| self.base.error(error.to_string()))
     }
 
-    /// Gives the groups the state of their predecessors in this process. `false`: there were none.
+    /// Takes over the state of the instance before this one. `false`: there was none.
     fn adopt(&self) -> bool {
-        let transfer = self.base.shared.parts.get(StatesInTransfer::default);
-        let left = transfer.0.lock().remove(&*self.base.id);
-        let Some((since, states)) = left.filter(|(since, _)| since.elapsed() < SUCCESSION) else {
+        let transfers = self.base.shared.parts.get(Transfers::default);
+        let left = transfers.0.lock().remove(&*self.base.id);
+        let Some(left) = left.filter(|left| left.since.elapsed() < SUCCESSION) else {
             return false;
         };
-        tracing::debug!(extension = %self.base.id, since = ?since.elapsed(), "taking over the alerts");
         let now = unix_now();
-        for mut state in states {
+        for mut state in left.groups {
             let successor = self.groups.iter().find(|group| group.succeeds(state.group()));
             match successor {
                 Some(successor) => successor.adopt(state),
@@ -162,7 +173,39 @@ impl RulesExtension {
                 }
             }
         }
+        for (alertmanager, alerts) in left.alerts {
+            let mut all = self.engine.alertmanagers.iter();
+            match all.find(|one| one.shown() == alertmanager) {
+                Some(one) => one.enqueue(&alerts),
+                None => count_unsent(&self.base.id, &alertmanager, alerts.len()),
+            }
+        }
         true
+    }
+
+    /// Leaves the state to the next instance. When the gateway stops, there is none.
+    fn leave(&self) {
+        let shared = &self.base.shared;
+        let unsent = self.engine.alertmanagers.iter();
+        let unsent = unsent.map(|one| (one.shown().to_owned(), one.take_rest()));
+        let alerts: Vec<UnsentAlerts> = unsent.collect();
+        if shared.health.phase() == Phase::Stopping {
+            for (alertmanager, alerts) in alerts {
+                count_unsent(&self.base.id, &alertmanager, alerts.len());
+            }
+            return;
+        }
+        let transfer = Transfer {
+            since: Instant::now(),
+            groups: self
+                .groups
+                .iter()
+                .filter_map(|group| group.take_state())
+                .collect(),
+            alerts,
+        };
+        let transfers = shared.parts.get(Transfers::default);
+        transfers.0.lock().insert(self.base.id.to_string(), transfer);
     }
 
     /// Opens the storage. Alerts that it has kept go to groups that have no predecessor.
@@ -294,7 +337,6 @@ impl Lifecycle for RulesExtension {
         self.stopping_senders.cancel();
         let senders = std::mem::take(&mut *self.senders.lock());
         end(senders, deadline).await;
-        self.engine.alertmanagers.iter().for_each(|one| one.drop_rest());
         let shared = &self.base.shared;
         RuleReporters::of(shared).remove(&self.reporter);
         shared.tables.remove(self.engine.recorded.table());
@@ -309,10 +351,7 @@ impl Lifecycle for RulesExtension {
                 tracing::error!(extension = %self.base.id, %error, "alerts are not kept: a restart begins their `for` again");
             }
         }
-        let states = self.groups.iter().filter_map(|group| group.take_state());
-        let states = (Instant::now(), states.collect());
-        let transfer = shared.parts.get(StatesInTransfer::default);
-        transfer.0.lock().insert(self.base.id.to_string(), states);
+        self.leave();
     }
 }
 
