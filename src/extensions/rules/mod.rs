@@ -250,7 +250,7 @@ impl RulesExtension {
         tokio::spawn(async move {
             let mut ticks = interval(ATTEND);
             ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
-            let mut written = Vec::new();
+            let mut written: Vec<Arc<[u8]>> = Vec::new();
             let mut fails = false;
             loop {
                 tokio::select! {
@@ -258,14 +258,13 @@ impl RulesExtension {
                     () = stopping.cancelled() => return,
                 }
                 let (engine, file) = (engine.clone(), file.clone());
-                let kept: Vec<_> = groups.iter().filter_map(|group| group.kept()).collect();
-                let has_changed = !is_same(&kept, &written);
-                let written_now = kept.clone();
+                let kept = kept_alerts(&groups).filter(|kept| !is_same(kept, &written));
+                let written_now = kept.clone().unwrap_or_default();
                 let attending = in_background(move || {
                     // The `rules` receiver takes the table off the list when it stops.
                     engine.shared.tables.add(engine.recorded.table().clone());
                     engine.recorded.table().expire(unix_now());
-                    file.filter(|_| has_changed).map(|file| file.write(&kept))
+                    file.zip(kept).map(|(file, kept)| file.write(&kept))
                 });
                 // A panic is in the log. The next round continues.
                 match attending.await {
@@ -278,6 +277,11 @@ impl RulesExtension {
             }
         })
     }
+}
+
+/// The alerts of all groups as they are kept. `None`: a group has not been evaluated yet, and the file may have its alerts.
+fn kept_alerts(groups: &[Arc<GroupRun>]) -> Option<Vec<Arc<[u8]>>> {
+    groups.iter().map(|group| group.kept()).collect()
 }
 
 /// Whether both are the same alerts.
@@ -344,8 +348,7 @@ impl Lifecycle for RulesExtension {
             return;
         }
         let file = self.file.lock().clone();
-        if let Some(file) = file {
-            let kept: Vec<_> = self.groups.iter().filter_map(|group| group.kept()).collect();
+        if let (Some(file), Some(kept)) = (file, kept_alerts(&self.groups)) {
             let written = in_background(move || file.write(&kept)).await;
             if let Ok(Err(error)) = written {
                 tracing::error!(extension = %self.base.id, %error, "alerts are not kept: a restart begins their `for` again");
