@@ -3,7 +3,9 @@
 //! Rules on live data: alerts at Alertmanagers and in the API, recorded series in queries and on the page, restarts and
 //! reloads.
 
-use super::kit::{Alertmanager, Gateway, HttpPeer, SOON, free_port, http, wait_for, wait_until};
+use super::kit::{
+    Alertmanager, Answer, Gateway, HttpPeer, SOON, Target, free_port, http, wait_for, wait_until,
+};
 use rustix::process::Signal;
 use serde_json::{Value, json};
 use std::fs;
@@ -399,6 +401,46 @@ fn a_broken_rule_and_one_that_reaches_too_far_are_refused_at_the_start() {
             assert!(said.contains(part), "{part}: {said}");
         }
     }
+}
+
+#[test]
+fn alerts_of_a_dead_target_are_unknown_until_it_is_back() {
+    let page = |depth: u32| Answer::text(&format!("# TYPE depth gauge\ndepth{{zone=\"x\"}} {depth}\n"));
+    let target = Target::start();
+    target.answer("/metrics", page(9));
+    let rules = "groups: [{name: web, rules: [{alert: Deep, expr: depth > 5}]}]\n";
+    let scene = Scene::new(rules).with("stale: unknown");
+    let scrape = format!(
+        "receivers:
+  prometheus:
+    config:
+      global: {{scrape_interval: 200ms, scrape_timeout: 200ms}}
+      scrape_configs: [{{job_name: web, static_configs: [{{targets: [\"{}\"]}}]}}]
+",
+        target.address()
+    );
+    let config = scene.config().replace("receivers:\n", &scrape);
+    let gateway = Gateway::start(&config.replace("[otlp]", "[otlp, prometheus]"));
+    let firing = scene.wait_for_alert("x", "firing");
+    let broken = Answer {
+        status: 500,
+        ..Answer::default()
+    };
+    target.answer("/metrics", broken);
+    let is_unknown = |alert: &Value| alert["labels"]["state"] == "unknown";
+    wait_until(SOON, "an alert says that the state is unknown", || {
+        scene.alerts().iter().any(is_unknown)
+    });
+    let still = scene.wait_for_alert("x", "firing");
+    assert_eq!(
+        still["activeAt"], firing["activeAt"],
+        "it has not resolved in between"
+    );
+    target.answer("/metrics", page(1));
+    wait_until(SOON, "the alert resolves with its source", || {
+        scene.alerts().is_empty()
+    });
+    gateway.stop();
 }
 
 #[test]

@@ -11,13 +11,17 @@ use tidegate_rules::{QueryAnswer, RuleBackend, RuleSample};
 
 use super::config::StaleChoice;
 use super::engine::RuleEngine;
-use crate::component::Ceiling;
+use crate::component::{Ceiling, unix_now};
 use crate::prom::catalog::max_samples_within;
 
 /// Queries are evaluated this long after the time that they are asked for, in milliseconds. A sampler of the history may
 /// read a series again between the read of the present and the evaluation. Its value would then be after the time of the
 /// query, which would see an older sample instead.
 const AHEAD_MS: Millis = 50;
+
+/// A failed scrape ends the series of its target and then reports the failure. Between the two, the target seems to be gone:
+/// the report is awaited for this time.
+const REPORT_DELAY: Duration = Duration::from_millis(5);
 
 /// The address of a query of a rule. The group keeps it in place.
 pub(super) type QueryAddress = usize;
@@ -77,8 +81,13 @@ impl<'a> LiveBackend<'a> {
     /// earlier evaluations count while their scrapes fail.
     fn is_stale(&mut self, query: &Query) -> bool {
         let view = &self.engine.view;
-        let found = view.sources_of(query, self.now);
         let known = self.sources.entry(address(query)).or_default();
+        let mut found = view.sources_of(query, self.now);
+        if found.sources.is_empty() && known.iter().any(|key| !found.failed.contains(key)) {
+            std::thread::sleep(REPORT_DELAY);
+            view.refresh(unix_now(), &view.selections_with_sources(query));
+            found = view.sources_of(query, self.now);
+        }
         known.retain(|key| found.failed.contains(key));
         known.extend(found.sources.iter().map(|source| source.key));
         let is_alive = found.sources.iter().any(|source| {
