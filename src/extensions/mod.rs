@@ -10,6 +10,8 @@ pub mod file_storage;
 pub mod health_check;
 pub mod memory_ballast;
 pub mod pprof;
+mod rule_status;
+pub mod rules;
 pub mod zpages;
 
 use crate::component::ExtensionFactory;
@@ -28,5 +30,6 @@ pub static FACTORIES: &[&ExtensionFactory] = &[
     &health_check::v2::FACTORY,
     &memory_ballast::FACTORY,
     &pprof::FACTORY,
+    &rules::FACTORY,
     &zpages::FACTORY,
 ];

@@ -17,6 +17,7 @@ pub mod otlp;
 pub mod partials;
 mod pods;
 pub mod prometheusremotewrite;
+pub mod rules;
 pub mod shm;
 pub mod uds;
 mod watch;
@@ -34,6 +35,7 @@ pub static FACTORIES: &[&ReceiverFactory] = &[
     &partials::FACTORY,
     &tidegate_scrape::FACTORY,
     &prometheusremotewrite::FACTORY,
+    &rules::FACTORY,
     &shm::FACTORY,
     &uds::FACTORY,
 ];

@@ -101,6 +101,14 @@ impl GraphMember {
         }
     }
 
+    /// Whether files that its options name have changed since it was built.
+    pub(super) fn is_outdated(&self) -> bool {
+        match &self.instance {
+            Instance::Extension(one) => one.is_outdated(),
+            _ => false,
+        }
+    }
+
     /// Its table, for an instance that replaces it.
     pub(super) fn own_table(&self) -> Option<Arc<Table>> {
         match &self.instance {

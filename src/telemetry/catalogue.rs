@@ -160,6 +160,15 @@ pub(super) const CATALOGUE: &[Described] = metrics_table! {
     Normal Counter "tidegate_history_fetch_omitted_series_total" ["{series}"] "Series of another replica that are not here, or have no history here.";
     Normal Counter "tidegate_history_fetch_omitted_samples_total" ["{sample}"] "Samples of another replica without room in the history.";
     Normal Counter "tidegate_history_fetch_failures_total" ["{peer}"] "Replicas that gave no history, by reason.";
+    Normal Counter "tidegate_rule_evaluations_total" ["{evaluation}"] "Evaluations of rules.";
+    Normal Counter "tidegate_rule_evaluation_failures_total" ["{evaluation}"] "Evaluations of rules that failed.";
+    Normal Counter "tidegate_rule_evaluations_missed_total" ["{evaluation}"] "Evaluations of a group that did not take place because an earlier one took too long.";
+    Normal Histogram "tidegate_rule_group_duration_seconds" ["s"] (SECONDS) "Time of an evaluation of a group.";
+    Normal Counter "tidegate_rule_samples_dropped_total" ["{sample}"] "Recorded samples that were lost, by reason.";
+    Normal Counter "tidegate_alerts_sent_total" ["{alert}"] "Alerts that an Alertmanager has accepted.";
+    Normal Counter "tidegate_alert_errors_total" ["{request}"] "Requests to an Alertmanager that failed.";
+    Normal Counter "tidegate_alerts_dropped_total" ["{alert}"] "Alerts that an Alertmanager does not get, by reason.";
+    Normal Gauge "tidegate_alerts_waiting" ["{alert}"] "Alerts that wait for an Alertmanager.";
     Normal Gauge "tidegate_nixl_mp_stores" ["{store}"] "Multi-process stores open now.";
     Normal Counter "tidegate_nixl_mp_rejected_files_total" ["{file}"] "Store files that could not be opened, by reason.";
     Normal Gauge "tidegate_nixl_rings" ["{ring}"] "Rings open now.";

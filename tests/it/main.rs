@@ -55,6 +55,7 @@ mod refused;
 mod reload;
 mod remote_write;
 mod round_trip;
+mod rules;
 mod scrape;
 mod scraped;
 mod scraped_pages;

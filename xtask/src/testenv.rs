@@ -149,6 +149,11 @@ const PARTS: &[Part] = &[
         checks: &["usr/bin/prometheus", "usr/bin/promtool"],
     },
     Part {
+        name: "alertmanager",
+        source: PackageSource::Debian(&["prometheus-alertmanager"]),
+        checks: &["usr/bin/prometheus-alertmanager"],
+    },
+    Part {
         name: "valgrind",
         source: PackageSource::Debian(&["valgrind"]),
         checks: &["usr/bin/valgrind"],

@@ -13,6 +13,7 @@ pub mod format;
 pub mod labels;
 pub mod model;
 pub mod name;
+pub mod recorded;
 pub mod remote;
 pub mod render;
 pub mod scrape;

@@ -13,6 +13,7 @@ mod numbers;
 mod params;
 mod queries;
 mod routes;
+mod rules;
 mod series;
 mod status;
 mod targets;

@@ -29,14 +29,15 @@ impl<'a> Builder<'a> {
             let mut same = all
                 .iter()
                 .filter(|(position, ..)| position.path() == *member.path);
-            same.any(|(.., parts)| *parts == member.parts)
+            same.any(|(.., parts)| *parts == member.parts) && !member.is_outdated()
         };
         let running = self.running.iter();
         let gone = running.filter(|member| member.class == Class::Extension && !is_kept(member));
         let prefix = Class::Extension.section().len() + 2;
         self.changed_extensions = gone.map(|member| member.path[prefix..].to_owned()).collect();
         for (position, planned, parts) in all {
-            let kept = self.kept(&position.path(), &parts);
+            let is_changed = self.changed_extensions.contains(&position.id.to_string());
+            let kept = self.kept(&position.path(), &parts).filter(|_| !is_changed);
             self.add(kept, position, parts, [const { None }; 3], |builder| {
                 let extension = (planned.factory.build)(&planned.settings, builder.context(position))?;
                 let services = &builder.shared.services;

@@ -7,6 +7,7 @@
 
 #![allow(dead_code, reason = "a kit offers more than the tests of one day use")]
 
+pub(crate) mod alertmanager;
 pub(crate) mod any_metrics;
 pub(crate) mod cases;
 pub(crate) mod command;
@@ -36,6 +37,7 @@ pub(crate) mod target;
 mod tests;
 pub(crate) mod victoria_metrics;
 
+pub(crate) use alertmanager::Alertmanager;
 pub(crate) use exporters::Exporter;
 pub(crate) use gateway::Gateway;
 pub(crate) use go_sink::GoSink;

@@ -34,6 +34,7 @@ const LEVELS: &[&[&str]] = &[
         "tidegate-cluster",
         "tidegate-metrics",
         "tidegate-nixl-plugin",
+        "tidegate-rules",
         "tidegate-wal",
     ],
     &[

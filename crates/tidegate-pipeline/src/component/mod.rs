@@ -144,6 +144,12 @@ pub trait Extension: Lifecycle {
     fn services(&self) -> services::Services {
         services::Services::default()
     }
+
+    /// Whether files that its options name have changed since it was built. A reload then builds it anew, although its
+    /// options are equal.
+    fn is_outdated(&self) -> bool {
+        false
+    }
 }
 
 /// The name of a component, and the services that it shares with others.

@@ -324,9 +324,12 @@ impl<T> Default for Registry<T> {
 }
 
 impl<T> Registry<T> {
-    /// Adds an item.
+    /// Adds an item. One that is on the list stays there once.
     pub fn add(&self, item: Arc<T>) {
-        self.lock().push(item);
+        let mut items = self.lock();
+        if !items.iter().any(|other| Arc::ptr_eq(other, &item)) {
+            items.push(item);
+        }
     }
 
     /// Removes some items and adds others at one moment. An item that is in both lists stays.

@@ -192,6 +192,11 @@ impl View {
         self.state().shared.history.bound(max_bytes);
     }
 
+    /// The limits of the past; `None`: no past is kept.
+    pub fn past_limits(&self) -> Option<HistoryLimits> {
+        self.has_past().then(|| self.state().shared.history.limits())
+    }
+
     fn has_past(&self) -> bool {
         self.past.get().is_some()
     }

@@ -30,7 +30,10 @@ pub(super) const RECEIVER: &[(&str, &str)] = &[
 
 /// Beside `scrape_configs`.
 pub(super) const PROMETHEUS: &[(&str, &str)] = &[
-    ("alerting", "alerts are for Prometheus: send it the metrics"),
+    (
+        "alerting",
+        "name the Alertmanagers in `alertmanagers` of the `rules` extension",
+    ),
     (
         "remote_read",
         "the `admin` extension answers queries over the gateway's data",
@@ -39,10 +42,7 @@ pub(super) const PROMETHEUS: &[(&str, &str)] = &[
         "remote_write",
         "name a `prometheusremotewrite` exporter in the pipeline",
     ),
-    (
-        "rule_files",
-        "rules are for Prometheus; `aggregate` and `composite` processors compute here",
-    ),
+    ("rule_files", "name the files in `files` of the `rules` extension"),
     ("runtime", "tidegate has no Go runtime"),
     (
         "scrape_config_files",

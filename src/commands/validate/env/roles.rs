@@ -112,6 +112,7 @@ const RULES: &[Rule] = &[
         Role::Peer,
     ),
     only("extensions.admin", &["history::peers::endpoints"], Role::Peer),
+    only("extensions.rules", &["alertmanagers::endpoint"], Role::Peer),
     only(
         "receivers.prometheus",
         &["target_allocator::endpoint"],
@@ -155,6 +156,7 @@ const RULES: &[Rule] = &[
     ),
     only("exporters.plugin", &["path"], Role::File),
     everywhere(&["file_sd_configs::files"], Role::Files),
+    only("extensions.rules", &["files"], Role::Files),
     only("exporters.file", &["path"], Role::OutputFile),
     only("extensions.composite_page", &["path"], Role::OutputFile),
     // Directories.
@@ -243,6 +245,11 @@ const EXCEPTIONS: &[(&str, &str, &str)] = &[
     ("extensions.healthcheckv2", "http::status::path", "a path of HTTP"),
     ("extensions.pprof", "save_to_file", "the reader refuses it"),
     ("extensions.file_storage", "create_directory", "a switch"),
+    (
+        "extensions.rules",
+        "external_url",
+        "an address for people, which the gateway does not use",
+    ),
     (
         "exporters.loadbalancing",
         "resolver::k8s::return_hostnames",

@@ -72,13 +72,11 @@ const ROUTES: &[Route] = &[
     get("metadata", Cost::Much, Api::metadata),
     form("explain", Cost::Diagnosis, Api::explain),
     get("rules", Cost::Little, Api::rules),
-    get("alerts", Cost::Little, |_, _| Ok(json!({"alerts": []}).into())),
+    get("alerts", Cost::Little, Api::alerts),
     get("targets", Cost::Little, Api::targets),
     get("targets/metadata", Cost::Much, Api::metadata_of_targets),
     get("scrape_pools", Cost::Little, Api::pools),
-    get("alertmanagers", Cost::Little, |_, _| {
-        Ok(json!({"activeAlertmanagers": [], "droppedAlertmanagers": []}).into())
-    }),
+    get("alertmanagers", Cost::Little, Api::alertmanagers),
     get("notifications", Cost::Little, |_, _| Ok(json!([]).into())),
     get("status/tsdb", Cost::Diagnosis, Api::cardinality),
     get("status/buildinfo", Cost::Little, Api::build),

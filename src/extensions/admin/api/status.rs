@@ -52,19 +52,6 @@ impl Api {
         Ok(page.into())
     }
 
-    /// No rules are evaluated here: the list is empty, whatever is asked of it.
-    pub(super) fn rules(&self, request: &Request) -> Result<PageContent, ApiFailure> {
-        let kind = request.get("type").unwrap_or_default().to_ascii_lowercase();
-        if !matches!(&*kind, "" | "alert" | "record") {
-            let why = format!(
-                "not supported value {:?}",
-                request.get("type").unwrap_or_default()
-            );
-            return Err(params::invalid("type", why));
-        }
-        Ok(json!({"groups": []}).into())
-    }
-
     /// The clusters that this gateway takes part in, by the id of their extension.
     pub(super) fn clusters(&self, _: &Request) -> Result<PageContent, ApiFailure> {
         let clusters = self.shared.services.clusters().into_iter();

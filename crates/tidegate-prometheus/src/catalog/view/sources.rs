@@ -40,6 +40,14 @@ impl View {
         levels.collect()
     }
 
+    /// The sources of the series that the query selects, and the scrape targets whose last scrape failed. Ask for
+    /// [`View::selections_with_sources`] before.
+    pub fn sources_of(&self, query: &Query, now: UnixNanos) -> Evaluation {
+        let mut evaluation = Evaluation::default();
+        self.add_sources(query, now, &mut evaluation);
+        evaluation
+    }
+
     /// Adds the sources of the series that the query selects to an evaluation.
     pub(super) fn add_sources(&self, query: &Query, now: UnixNanos, evaluation: &mut Evaluation) {
         let ups = self.names_of_gauge(UP);
@@ -52,7 +60,7 @@ impl View {
     }
 
     /// The selections of a query, with selections for the state of their sources.
-    pub(super) fn selections_with_sources(&self, query: &Query) -> Vec<Selection> {
+    pub fn selections_with_sources(&self, query: &Query) -> Vec<Selection> {
         let ups = self.names_of_gauge(UP).into_iter();
         let ups = ups.filter_map(|name| Query::parse(&format!("{{{NAME}={name:?}}}")).ok());
         let ups: Vec<Selection> = ups.flat_map(|up| up.selections()).collect();

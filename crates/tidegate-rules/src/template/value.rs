@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//! Values in templates.
+
+use std::cmp::Ordering;
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+use tidegate_promql::Labels;
+
+use super::numbers::general;
+
+/// A series with its value, as `query` gives it.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct TemplateSample {
+    pub(super) labels: Labels,
+    pub(super) value: f64,
+}
+
+/// A value in a template. Copies are cheap.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum TemplateValue {
+    Nil,
+    Bool(bool),
+    Int(i64),
+    Float(f64),
+    Text(Rc<str>),
+    Labels(Labels),
+    Sample(Rc<TemplateSample>),
+    List(Rc<Vec<Rc<TemplateSample>>>),
+    /// The arguments of a template, by name. None of them is such a map.
+    Arguments(Rc<BTreeMap<String, TemplateValue>>),
+    /// The dot of the whole template.
+    Root,
+}
+
+impl From<String> for TemplateValue {
+    fn from(text: String) -> Self {
+        Self::Text(text.into())
+    }
+}
+
+impl From<&str> for TemplateValue {
+    fn from(text: &str) -> Self {
+        Self::Text(text.into())
+    }
+}
+
+impl TemplateValue {
+    /// Whether a condition accepts it: it is not empty and not zero.
+    pub(super) fn is_true(&self) -> bool {
+        match self {
+            Self::Nil => false,
+            Self::Bool(truth) => *truth,
+            Self::Int(number) => *number != 0,
+            Self::Float(number) => *number != 0.0,
+            Self::Text(text) => !text.is_empty(),
+            Self::Labels(labels) => labels.iter().len() > 0,
+            Self::List(list) => !list.is_empty(),
+            Self::Arguments(map) => !map.is_empty(),
+            Self::Sample(_) | Self::Root => true,
+        }
+    }
+
+    /// The name of its type in messages.
+    pub(super) fn kind(&self) -> &'static str {
+        match self {
+            Self::Nil => "nil",
+            Self::Bool(_) => "bool",
+            Self::Int(_) => "int",
+            Self::Float(_) => "float64",
+            Self::Text(_) => "string",
+            Self::Labels(_) => "map[string]string",
+            Self::Sample(_) => "*template.sample",
+            Self::List(_) => "template.queryResult",
+            Self::Arguments(_) => "map[string]interface {}",
+            Self::Root => "struct",
+        }
+    }
+
+    /// The value as Go prints it.
+    pub(super) fn show(&self) -> String {
+        match self {
+            Self::Nil | Self::Root => "<no value>".to_owned(),
+            Self::Bool(truth) => truth.to_string(),
+            Self::Int(number) => number.to_string(),
+            Self::Float(number) => general(*number, None),
+            Self::Text(text) => text.to_string(),
+            Self::Labels(labels) => show_labels(labels),
+            Self::Sample(sample) => {
+                format!(
+                    "{{{} {}}}",
+                    show_labels(&sample.labels),
+                    general(sample.value, None)
+                )
+            }
+            Self::List(list) => {
+                let items: Vec<String> = list
+                    .iter()
+                    .map(|sample| Self::Sample(sample.clone()).show())
+                    .collect();
+                format!("[{}]", items.join(" "))
+            }
+            Self::Arguments(map) => {
+                let items: Vec<String> = map
+                    .iter()
+                    .map(|(name, value)| format!("{name}:{}", value.show()))
+                    .collect();
+                format!("map[{}]", items.join(" "))
+            }
+        }
+    }
+
+    /// The number that it stands for.
+    pub(super) fn number(&self) -> Result<f64, String> {
+        match self {
+            Self::Int(number) => Ok(*number as f64),
+            Self::Float(number) => Ok(*number),
+            Self::Text(text) => {
+                let invalid = || format!("strconv.ParseFloat: parsing {text:?}: invalid syntax");
+                text.parse().map_err(|_| invalid())
+            }
+            other => Err(format!("can't convert {} to float", other.kind())),
+        }
+    }
+
+    /// The text, if it is one.
+    pub(super) fn text(&self) -> Result<&str, String> {
+        match self {
+            Self::Text(text) => Ok(text),
+            other => Err(format!(
+                "wrong type for value; expected string; got {}",
+                other.kind()
+            )),
+        }
+    }
+
+    /// Compares two values of one type.
+    pub(super) fn compare(&self, other: &Self) -> Result<Option<Ordering>, String> {
+        match (self, other) {
+            (Self::Int(a), Self::Int(b)) => Ok(Some(a.cmp(b))),
+            (Self::Float(a), Self::Float(b)) => Ok(a.partial_cmp(b)),
+            (Self::Text(a), Self::Text(b)) => Ok(Some(a.cmp(b))),
+            _ => Err("incompatible types for comparison".to_owned()),
+        }
+    }
+
+    /// Whether two values of one basic type are equal.
+    pub(super) fn equals(&self, other: &Self) -> Result<bool, String> {
+        match (self, other) {
+            (Self::Bool(a), Self::Bool(b)) => Ok(a == b),
+            (Self::Nil, Self::Nil) => Ok(true),
+            _ => Ok(self.compare(other)? == Some(Ordering::Equal)),
+        }
+    }
+}
+
+fn show_labels(labels: &Labels) -> String {
+    let pairs: Vec<String> = labels
+        .iter()
+        .map(|(name, value)| format!("{name}:{value}"))
+        .collect();
+    format!("map[{}]", pairs.join(" "))
+}

@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//! Alerts as bytes, and back.
+
+use proptest::prelude::*;
+
+use super::*;
+
+/// A group that was evaluated at 0 and at a minute, with its bytes.
+fn saved(rules: &str, evaluations: &[Millis]) -> Vec<u8> {
+    let mut group = state(rules, RuleOptions::default());
+    let mut answers = Answers::default();
+    answers.set("m", &[("host=a", 7.0), ("host=b", 8.0)]);
+    for at in evaluations {
+        group.evaluate(*at, &mut answers);
+    }
+    save([&group], evaluations.last().copied().unwrap_or(0))
+}
+
+/// A group that starts from bytes at a time.
+fn restored(bytes: &[u8], at: Millis) -> GroupState {
+    let mut group = state(ALERT, RuleOptions::default());
+    let mut alerts = SavedAlerts::decode(bytes).unwrap();
+    assert_eq!(alerts.restore(&mut group, at), 2);
+    assert!(alerts.is_empty());
+    group
+}
+
+#[test]
+fn a_pending_alert_goes_on_after_a_restart() {
+    let bytes = saved(ALERT, &[0, MINUTE]);
+    let mut group = restored(&bytes, 10 * MINUTE);
+    let mut answers = Answers::default();
+    answers.set("m", &[("host=a", 7.0)]);
+    group.evaluate(10 * MINUTE, &mut answers);
+    // A minute of two has passed before the restart.
+    assert_eq!(states(&group), [AlertState::Pending]);
+    group.evaluate(11 * MINUTE, &mut answers);
+    assert_eq!(states(&group), [AlertState::Firing]);
+}
+
+#[test]
+fn a_firing_alert_fires_at_once_after_a_restart() {
+    let bytes = saved(ALERT, &[0, 2 * MINUTE]);
+    let mut group = restored(&bytes, 3 * MINUTE);
+    let mut answers = Answers::default();
+    group.evaluate(3 * MINUTE, &mut answers);
+    assert_eq!(states(&group).len(), 0);
+    answers.set("m", &[("host=a", 7.0)]);
+    group.evaluate(4 * MINUTE, &mut answers);
+    assert_eq!(states(&group), [AlertState::Firing]);
+    let (_, alert) = group.alerts().next().unwrap();
+    assert_eq!((alert.active_at, alert.fired_at), (0, Some(2 * MINUTE)));
+}
+
+#[test]
+fn an_alert_whose_series_does_not_come_back_is_forgotten() {
+    let bytes = saved(ALERT, &[0, 2 * MINUTE]);
+    let mut group = restored(&bytes, 3 * MINUTE);
+    let mut answers = Answers::default();
+    answers.set("m", &[("host=a", 7.0)]);
+    group.evaluate(20 * MINUTE, &mut answers);
+    assert_eq!(states(&group), [AlertState::Pending]);
+}
+
+#[test]
+fn alerts_of_other_rules_stay() {
+    let bytes = saved("  - alert: B\n    expr: m\n", &[0]);
+    let mut group = state(ALERT, RuleOptions::default());
+    let mut alerts = SavedAlerts::decode(&bytes).unwrap();
+    assert_eq!(alerts.len(), 2);
+    assert_eq!(alerts.restore(&mut group, 0), 0);
+}
+
+#[test]
+fn bytes_of_another_version_or_kind_are_errors() {
+    let mut bytes = saved(ALERT, &[0]);
+    assert_eq!(SavedAlerts::decode(b"nothing"), Err(StateError::Foreign));
+    assert_eq!(SavedAlerts::decode(b"TGAL"), Err(StateError::Damaged));
+    bytes[4] = 9;
+    assert_eq!(SavedAlerts::decode(&bytes), Err(StateError::Version(9)));
+}
+
+proptest! {
+    #[test]
+    fn changed_bytes_are_an_error(at in 0_usize..1000, change in 1_u8..=255) {
+        let mut bytes = saved(ALERT, &[0]);
+        let at = at % bytes.len();
+        bytes[at] ^= change;
+        prop_assert!(SavedAlerts::decode(&bytes).is_err());
+        bytes.truncate(at);
+        prop_assert!(SavedAlerts::decode(&bytes).is_err());
+    }
+
+    #[test]
+    fn content_with_a_right_sum_never_panics(content in proptest::collection::vec(any::<u8>(), 0..200)) {
+        let mut bytes = b"TGAL\x01".to_vec();
+        bytes.extend(content);
+        let sum = crc32fast::hash(&bytes);
+        bytes.extend(sum.to_le_bytes());
+        drop(SavedAlerts::decode(&bytes));
+    }
+}

@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//! What all groups of an extension share: the view of the tables, the recorded series and the Alertmanagers.
+
+use std::sync::Arc;
+
+use tidegate_engine::UnixNanos;
+use tidegate_promql::Labels;
+use tidegate_rules::{ActiveAlert, RuleGroup, RuleOptions, RuleSample};
+
+use super::alertmanager::{Alertmanager, WaitingAlert};
+use super::config::RulesConfig;
+use super::metrics::{SampleLoss, count_lost};
+use super::payload::{json_of, labelled};
+use crate::component::{ComponentError, Context, Shared};
+use crate::prom::catalog::View;
+use crate::prom::recorded::RecordedSeries;
+
+/// The shared part of all groups.
+pub(super) struct RuleEngine {
+    pub(super) config: Arc<RulesConfig>,
+    pub(super) options: Arc<RuleOptions>,
+    pub(super) shared: Arc<Shared>,
+    pub(super) view: Arc<View>,
+    pub(super) recorded: Arc<RecordedSeries>,
+    pub(super) alertmanagers: Vec<Arc<Alertmanager>>,
+    /// The id of the extension, for metrics.
+    pub(super) component: Arc<str>,
+    /// Labels of all alerts that leave.
+    external: Labels,
+}
+
+impl RuleEngine {
+    /// # Errors
+    /// The TLS files or the authenticator of an Alertmanager can't be used.
+    pub(super) fn new(config: Arc<RulesConfig>, base: &Context) -> Result<Self, ComponentError> {
+        let alertmanagers = config.alertmanagers.iter().map(|one| {
+            let alertmanager = Alertmanager::new(one, config.max_queued_alerts, base)?;
+            Ok(Arc::new(alertmanager))
+        });
+        Ok(Self {
+            alertmanagers: alertmanagers.collect::<Result<_, ComponentError>>()?,
+            options: Arc::new(config.rule_options()),
+            shared: base.shared.clone(),
+            view: View::of(&base.shared),
+            recorded: RecordedSeries::of(&base.shared, &base.id),
+            component: base.id.clone(),
+            external: config.labels_of_alerts(),
+            config,
+        })
+    }
+
+    /// Takes the samples of a rule.
+    pub(super) fn record(&self, samples: &[RuleSample], now: UnixNanos) {
+        let mut histograms = 0;
+        let numbers = samples.iter().filter_map(|sample| {
+            let number = sample.value.float();
+            histograms += usize::from(number.is_none());
+            Some((&sample.labels, sample.time, number?))
+        });
+        let lost = self.recorded.append(numbers, now);
+        count_lost(&self.component, SampleLoss::Limit, lost.over_limit);
+        count_lost(&self.component, SampleLoss::Refused, lost.refused);
+        count_lost(&self.component, SampleLoss::Histogram, histograms);
+    }
+
+    /// Gives alerts of a group to all Alertmanagers.
+    pub(super) fn send(&self, alerts: &[ActiveAlert], group: &RuleGroup) {
+        if self.alertmanagers.is_empty() || alerts.is_empty() {
+            return;
+        }
+        let alerts = alerts.iter().map(|alert| {
+            let labels = labelled(alert, &self.external);
+            let json = json_of(alert, &labels, group, &self.options.external_url);
+            (labels, json)
+        });
+        let alerts: Vec<WaitingAlert> = alerts.collect();
+        self.alertmanagers.iter().for_each(|one| one.enqueue(&alerts));
+    }
+}

@@ -1,0 +1,265 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//! A group of rules: its timer and its evaluations, which run on background threads.
+
+use std::collections::{HashMap, HashSet};
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+use tidegate_engine::{UnixNanos, clock};
+use tidegate_promql::Millis;
+use tidegate_rules::{AlertState, GroupState, RuleDefinition, RuleGroup, SavedAlerts, save};
+use tokio::time::sleep;
+use tokio_util::sync::CancellationToken;
+
+use super::backend::{KnownSources, LiveBackend, address};
+use super::engine::RuleEngine;
+use super::metrics::GroupMetrics;
+use super::millis as millis_of;
+use crate::component::unix_now;
+use crate::component::worker::Turns;
+use crate::extensions::rule_status::{GroupReport, RuleState};
+use crate::prom::catalog::millis;
+
+/// Evaluations at a time. Further ones wait, and heavy queries of readers do not wait with them.
+static EVALUATIONS: Turns = Turns::of(4);
+
+/// Alerts that have not changed are kept again after this time: with them goes the time for which they were pending.
+const KEEP_AGAIN: Duration = Duration::from_secs(1);
+
+/// The part of a group that evaluations change.
+struct Evaluated {
+    state: GroupState,
+    sources: KnownSources,
+}
+
+/// The alerts of a group as they are kept.
+#[derive(Default)]
+struct KeptAlerts {
+    bytes: Option<Arc<[u8]>>,
+    /// A hash of the alerts in `bytes`.
+    hash: u64,
+    at: Option<Instant>,
+}
+
+/// A group that is evaluated.
+pub(super) struct GroupRun {
+    engine: Arc<RuleEngine>,
+    group: Arc<RuleGroup>,
+    interval: Duration,
+    /// `None`: the group has ended.
+    evaluated: Mutex<Option<Evaluated>>,
+    report: Mutex<Arc<GroupReport>>,
+    kept: Mutex<KeptAlerts>,
+    metrics: GroupMetrics,
+}
+
+impl GroupRun {
+    /// A group that is not evaluated yet.
+    pub(super) fn new(engine: Arc<RuleEngine>, group: Arc<RuleGroup>) -> Self {
+        let configured = group.interval.and_then(|interval| u64::try_from(interval).ok());
+        let interval = configured.map_or(engine.config.interval, Duration::from_millis);
+        let report = GroupReport {
+            group: group.clone(),
+            interval,
+            evaluated: None,
+            took: Duration::ZERO,
+            rules: Vec::new(),
+        };
+        let sources = group.rules.iter();
+        let sources = sources.map(|rule| (address(&rule.expr), HashSet::new()));
+        Self {
+            evaluated: Mutex::new(Some(Evaluated {
+                state: GroupState::new(group.clone(), engine.options.clone()),
+                sources: sources.collect(),
+            })),
+            report: Mutex::new(Arc::new(report)),
+            kept: Mutex::default(),
+            metrics: GroupMetrics::new(&engine.component, &format!("{};{}", group.file, group.name)),
+            interval,
+            group,
+            engine,
+        }
+    }
+
+    /// Whether it is the successor of this group: the same name in the same file.
+    pub(super) fn succeeds(&self, other: &RuleGroup) -> bool {
+        self.group.file == other.file && self.group.name == other.name
+    }
+
+    /// Takes over the state of its predecessor.
+    pub(super) fn adopt(&self, previous: GroupState) {
+        if let Some(evaluated) = &mut *self.evaluated.lock() {
+            evaluated.state.adopt(previous);
+        }
+    }
+
+    /// Takes over alerts that a previous run has kept. Returns their number.
+    pub(super) fn restore(&self, saved: &mut SavedAlerts, at: Millis) -> usize {
+        match &mut *self.evaluated.lock() {
+            Some(evaluated) => saved.restore(&mut evaluated.state, at),
+            None => 0,
+        }
+    }
+
+    /// Ends the group, and gives its state to its successor. `None`: an evaluation is still under way.
+    pub(super) fn take_state(&self) -> Option<GroupState> {
+        let mut evaluated = self.evaluated.try_lock()?;
+        evaluated.take().map(|evaluated| evaluated.state)
+    }
+
+    /// The state after the last evaluation.
+    pub(super) fn report(&self) -> Arc<GroupReport> {
+        self.report.lock().clone()
+    }
+
+    /// The alerts of the last evaluation as they are kept.
+    pub(super) fn kept(&self) -> Option<Arc<[u8]>> {
+        self.kept.lock().bytes.clone()
+    }
+
+    /// Evaluates at each interval, until it is stopped.
+    pub(super) async fn run(self: Arc<Self>, stopping: CancellationToken) {
+        let interval = u64::try_from(self.interval.as_nanos()).unwrap_or(u64::MAX).max(1);
+        let mut due = first_slot(unix_now(), interval, self.phase(interval));
+        loop {
+            let rest = Duration::from_nanos(due.saturating_sub(unix_now()));
+            tokio::select! {
+                () = sleep(rest) => {}
+                () = stopping.cancelled() => return,
+            }
+            // Tables that are not complete yet would let alerts resolve.
+            if self.engine.shared.health.is_ready() {
+                let group = self.clone();
+                // A panic is in the log. The next evaluation goes on.
+                EVALUATIONS.in_background(move || group.evaluate()).await;
+            }
+            let (next, missed) = next_slot(due, interval, unix_now());
+            self.metrics.missed.increment(missed);
+            due = next;
+        }
+    }
+
+    /// The distance of its evaluations from the multiples of the interval: groups with equal intervals share the time.
+    fn phase(&self, interval: u64) -> u64 {
+        let mut hasher = DefaultHasher::new();
+        (&self.group.file, &self.group.name).hash(&mut hasher);
+        hasher.finish() % interval
+    }
+
+    fn evaluate(&self) {
+        let mut evaluated = self.evaluated.lock();
+        let Some(Evaluated { state, sources }) = &mut *evaluated else {
+            return;
+        };
+        let (began, now) = (Instant::now(), unix_now());
+        let at = millis(clock::wall(now));
+        let mut backend = LiveBackend::new(&self.engine, now, sources);
+        let summary = state.evaluate(at, &mut backend);
+        let took_by_query = backend.took;
+        let interval = millis_of(self.interval);
+        let due = state.due_alerts(at, millis_of(self.engine.config.resend_delay), interval);
+        self.engine.send(&due, &self.group);
+        let took = began.elapsed();
+        self.metrics.evaluations.increment(self.group.rules.len() as u64);
+        self.metrics.failures.increment(summary.failures as u64);
+        self.metrics.duration.record(took.as_secs_f64());
+        let took_of = |rule: &RuleDefinition| {
+            let took = took_by_query.get(&address(&rule.expr));
+            took.copied().unwrap_or_default()
+        };
+        let report = GroupReport {
+            group: self.group.clone(),
+            interval: self.interval,
+            evaluated: Some(at),
+            took,
+            rules: rule_states(state, &took_of),
+        };
+        if self.engine.config.storage.is_some() {
+            self.keep(state, &report, at);
+        }
+        *self.report.lock() = Arc::new(report);
+    }
+
+    /// Saves the alerts if they have changed.
+    fn keep(&self, state: &GroupState, report: &GroupReport, at: Millis) {
+        let mut hasher = DefaultHasher::new();
+        for (number, rule) in report.rules.iter().enumerate() {
+            for alert in &rule.alerts {
+                (number, &alert.labels, alert.active_at, alert.fired_at).hash(&mut hasher);
+            }
+        }
+        let hash = hasher.finish();
+        let mut kept = self.kept.lock();
+        let has_alerts = report.rules.iter().any(|rule| !rule.alerts.is_empty());
+        let is_old = kept.at.is_none_or(|at| at.elapsed() >= KEEP_AGAIN);
+        if kept.hash != hash || kept.at.is_none() || (has_alerts && is_old) {
+            *kept = KeptAlerts {
+                bytes: Some(save(std::iter::once(state), at).into()),
+                hash,
+                at: Some(Instant::now()),
+            };
+        }
+    }
+}
+
+/// The state of each rule with its alerts.
+fn rule_states(state: &GroupState, took_of: &dyn Fn(&RuleDefinition) -> Duration) -> Vec<RuleState> {
+    let rules = &state.group().rules;
+    let mut states: Vec<RuleState> = rules
+        .iter()
+        .zip(state.health())
+        .map(|(rule, health)| RuleState {
+            health: health.clone(),
+            took: took_of(rule),
+            alerts: Vec::new(),
+        })
+        .collect();
+    let numbers = rules.iter().map(std::ptr::from_ref).zip(0usize..);
+    let numbers: HashMap<*const RuleDefinition, usize> = numbers.collect();
+    for (rule, alert) in state.alerts() {
+        let number = numbers.get(&std::ptr::from_ref(rule)).copied();
+        let of_rule = number.and_then(|number| states.get_mut(number));
+        if let Some(of_rule) = of_rule.filter(|_| alert.state != AlertState::Inactive) {
+            of_rule.alerts.push(alert.clone());
+        }
+    }
+    states
+}
+
+/// The first time after `now` that is `phase` after a multiple of the interval.
+fn first_slot(now: UnixNanos, interval: u64, phase: u64) -> UnixNanos {
+    let since = now.saturating_sub(phase) % interval;
+    now.saturating_add(interval - since)
+}
+
+/// The next time after an evaluation that was due at `due`, and the number of times that were missed. A time that is over
+/// by less than an interval is not missed.
+fn next_slot(due: UnixNanos, interval: u64, now: UnixNanos) -> (UnixNanos, u64) {
+    let next = due.saturating_add(interval);
+    let missed = now.saturating_sub(next) / interval;
+    (next.saturating_add(missed.saturating_mul(interval)), missed)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_evaluation_is_at_most_an_interval_away() {
+        assert_eq!(first_slot(1000, 100, 30), 1030);
+        assert_eq!(first_slot(1030, 100, 30), 1130);
+        assert_eq!(first_slot(1029, 100, 30), 1030);
+        assert_eq!(first_slot(1000, 100, 0), 1100);
+    }
+
+    #[test]
+    fn evaluations_keep_their_phase_and_missed_ones_are_counted() {
+        assert_eq!(next_slot(1000, 100, 1010), (1100, 0));
+        assert_eq!(next_slot(1000, 100, 1199), (1100, 0), "late, not missed");
+        assert_eq!(next_slot(1000, 100, 1200), (1200, 1));
+        assert_eq!(next_slot(1000, 100, 1450), (1400, 3));
+    }
+}

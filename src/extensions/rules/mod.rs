@@ -1,0 +1,362 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//! `rules`: evaluates Prometheus rule files on the live tables.
+//!
+//! Each group has a task with its timer (`group`). Its evaluations run on background threads, never on the path of data.
+//! Their queries read the view that the `admin` extension answers from (`backend`). Recorded series are a table that
+//! queries and pages read, and the `rules` receiver pushes. Alerts wait in a queue for each Alertmanager
+//! (`alertmanager`), and show in the API of `admin`. A storage keeps them over a restart (`saved`), and the gateway over a
+//! reload.
+
+mod alertmanager;
+mod backend;
+mod config;
+mod engine;
+mod files;
+mod group;
+mod metrics;
+mod payload;
+mod saved;
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use async_trait::async_trait;
+use parking_lot::Mutex;
+use tidegate_engine::clock;
+use tidegate_promql::Millis;
+use tidegate_rules::GroupState;
+use tokio::task::JoinHandle;
+use tokio::time::{MissedTickBehavior, interval, timeout_at};
+use tokio_util::sync::CancellationToken;
+
+use self::alertmanager::{WaitingAlert, count_unsent};
+use self::config::RulesConfig;
+use self::engine::RuleEngine;
+use self::files::LoadedRules;
+use self::group::GroupRun;
+use self::saved::{AlertsFile, NotKept};
+use super::rule_status::{GroupReport, ReportsRules, RuleReporters};
+use crate::component::shared::Phase;
+use crate::component::worker::in_background;
+use crate::component::{
+    ComponentError, ConfigType, Context, Extension, ExtensionFactory, Factory, Lifecycle, unix_now,
+};
+use crate::prom::catalog::millis as millis_at;
+
+/// The interval at which changed alerts are written and old recorded series expire.
+const ATTEND: Duration = Duration::from_secs(1);
+
+/// The state of an instance that has stopped is for its successor only if this starts within this time.
+const SUCCESSION: Duration = Duration::from_secs(30);
+
+/// The factory of `rules`.
+pub static FACTORY: ExtensionFactory = Factory {
+    kind: "rules",
+    aliases: &[],
+    signals: &[],
+    help: "evaluates Prometheus recording and alerting rules on the live tables",
+    config: ConfigType::of::<RulesConfig>(),
+    build: |settings, cx| Ok(Arc::new(RulesExtension::new(settings.get(), cx)?)),
+};
+
+fn millis(duration: Duration) -> Millis {
+    Millis::try_from(duration.as_millis()).unwrap_or(Millis::MAX / 4)
+}
+
+/// What an instance that has stopped leaves to its successor, by the id of the extension.
+#[derive(Default)]
+struct Transfers(Mutex<HashMap<String, Transfer>>);
+
+/// The state of an instance that has stopped.
+struct Transfer {
+    since: Instant,
+    groups: Vec<GroupState>,
+    /// The alerts that were not sent, by Alertmanager.
+    alerts: Vec<UnsentAlerts>,
+}
+
+/// An Alertmanager, and the alerts that it has not got.
+type UnsentAlerts = (String, Vec<WaitingAlert>);
+
+struct RulesExtension {
+    base: Context,
+    config: Arc<RulesConfig>,
+    loaded: LoadedRules,
+    engine: Arc<RuleEngine>,
+    groups: RunningGroups,
+    file: Mutex<Option<Arc<AlertsFile>>>,
+    /// What the API shows. It is one value, so that it can be removed.
+    reporter: Arc<dyn ReportsRules>,
+    tasks: Mutex<Vec<JoinHandle<()>>>,
+    senders: Mutex<Vec<JoinHandle<()>>>,
+    /// Evaluations end first, and then the senders send the rest.
+    stopping: CancellationToken,
+    stopping_senders: CancellationToken,
+}
+
+/// The groups of an extension, in the order of the files.
+type RunningGroups = Arc<[Arc<GroupRun>]>;
+
+/// The state of all groups, for the API.
+struct GroupReporter {
+    groups: RunningGroups,
+    engine: Arc<RuleEngine>,
+}
+
+impl ReportsRules for GroupReporter {
+    fn groups(&self) -> Vec<Arc<GroupReport>> {
+        self.groups.iter().map(|group| group.report()).collect()
+    }
+
+    fn alertmanagers(&self) -> Vec<String> {
+        let all = self.engine.alertmanagers.iter();
+        all.map(|one| one.shown().to_owned()).collect()
+    }
+}
+
+impl RulesExtension {
+    fn new(config: Arc<RulesConfig>, base: Context) -> Result<Self, ComponentError> {
+        let loaded = LoadedRules::load(&config.files);
+        let loaded = loaded.map_err(|error| base.error(error.to_string()))?;
+        let engine = Arc::new(RuleEngine::new(config.clone(), &base)?);
+        let groups = loaded.groups.iter();
+        let groups: RunningGroups = groups
+            .map(|group| Arc::new(GroupRun::new(engine.clone(), group.clone())))
+            .collect();
+        let rules = Self {
+            reporter: Arc::new(GroupReporter {
+                groups: groups.clone(),
+                engine: engine.clone(),
+            }),
+            base,
+            config,
+            loaded,
+            engine,
+            groups,
+            file: Mutex::default(),
+            tasks: Mutex::default(),
+            senders: Mutex::default(),
+            stopping: CancellationToken::new(),
+            stopping_senders: CancellationToken::new(),
+        };
+        // At the start of the gateway, `admin` may be built later. In a reload, the old instance must not stop for rules
+        // that can't run.
+        if rules.base.shared.health.phase() == Phase::Ready {
+            rules.check_history()?;
+        }
+        Ok(rules)
+    }
+
+    fn check_history(&self) -> Result<(), ComponentError> {
+        let history = self.engine.view.past_limits();
+        let checked = self.loaded.check_reach(history, millis(self.config.query_offset));
+        checked.map_err(|error| self.base.error(error.to_string()))
+    }
+
+    /// Takes over the state of the instance before this one. `false`: there was none.
+    fn adopt(&self) -> bool {
+        let transfers = self.base.shared.parts.get(Transfers::default);
+        let left = transfers.0.lock().remove(&*self.base.id);
+        let Some(left) = left.filter(|left| left.since.elapsed() < SUCCESSION) else {
+            return false;
+        };
+        let now = unix_now();
+        for mut state in left.groups {
+            let successor = self.groups.iter().find(|group| group.succeeds(state.group()));
+            match successor {
+                Some(successor) => successor.adopt(state),
+                None => {
+                    let ended = state.end(millis_at(clock::wall(now)));
+                    self.engine.record(&ended, now);
+                }
+            }
+        }
+        for (alertmanager, alerts) in left.alerts {
+            let mut all = self.engine.alertmanagers.iter();
+            match all.find(|one| one.shown() == alertmanager) {
+                Some(one) => one.enqueue(&alerts),
+                None => count_unsent(&self.base.id, &alertmanager, alerts.len()),
+            }
+        }
+        true
+    }
+
+    /// Leaves the state to the next instance. When the gateway stops, there is none.
+    fn leave(&self) {
+        let shared = &self.base.shared;
+        let unsent = self.engine.alertmanagers.iter();
+        let unsent = unsent.map(|one| (one.shown().to_owned(), one.take_rest()));
+        let alerts: Vec<UnsentAlerts> = unsent.collect();
+        if shared.health.phase() == Phase::Stopping {
+            for (alertmanager, alerts) in alerts {
+                count_unsent(&self.base.id, &alertmanager, alerts.len());
+            }
+            return;
+        }
+        let transfer = Transfer {
+            since: Instant::now(),
+            groups: self
+                .groups
+                .iter()
+                .filter_map(|group| group.take_state())
+                .collect(),
+            alerts,
+        };
+        let transfers = shared.parts.get(Transfers::default);
+        transfers.0.lock().insert(self.base.id.to_string(), transfer);
+    }
+
+    /// Opens the storage. Alerts that it has kept go to groups that have no predecessor.
+    async fn open(&self, restores: bool) -> Result<(), ComponentError> {
+        let Some(storage) = &self.config.storage else {
+            return Ok(());
+        };
+        let storage = self.base.storage("storage", storage)?;
+        let file = Arc::new(AlertsFile::of(storage, &self.base.path));
+        *self.file.lock() = Some(file.clone());
+        if !restores {
+            return Ok(());
+        }
+        let groups = self.groups.clone();
+        let restoring = in_background(move || {
+            let at = millis_at(clock::wall(unix_now()));
+            let mut saved = file.read()?;
+            let mut restored = 0;
+            for alerts in &mut saved {
+                for group in &*groups {
+                    restored += group.restore(alerts, at);
+                }
+            }
+            Ok::<_, NotKept>(restored)
+        });
+        let restored = restoring
+            .await
+            .map_err(|error| self.base.error(error.to_string()))?;
+        let restored = restored.map_err(|error| self.base.error(format!("storage: {error}")))?;
+        tracing::info!(extension = %self.base.id, alerts = restored, "the alerts are restored");
+        Ok(())
+    }
+
+    /// The task that keeps alerts and lets old series expire.
+    fn attend(&self) -> JoinHandle<()> {
+        let (groups, engine) = (self.groups.clone(), self.engine.clone());
+        let (file, id, stopping) = (
+            self.file.lock().clone(),
+            self.base.id.clone(),
+            self.stopping.clone(),
+        );
+        tokio::spawn(async move {
+            let mut ticks = interval(ATTEND);
+            ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
+            let mut written: Vec<Arc<[u8]>> = Vec::new();
+            let mut fails = false;
+            loop {
+                tokio::select! {
+                    _ = ticks.tick() => {}
+                    () = stopping.cancelled() => return,
+                }
+                let (engine, file) = (engine.clone(), file.clone());
+                let kept = kept_alerts(&groups).filter(|kept| !is_same(kept, &written));
+                let written_now = kept.clone().unwrap_or_default();
+                let attending = in_background(move || {
+                    // The `rules` receiver takes the table off the list when it stops.
+                    engine.shared.tables.add(engine.recorded.table().clone());
+                    engine.recorded.table().expire(unix_now());
+                    file.zip(kept).map(|(file, kept)| file.write(&kept))
+                });
+                // A panic is in the log. The next round continues.
+                match attending.await {
+                    Ok(Some(Ok(()))) => (written, fails) = (written_now, false),
+                    Ok(Some(Err(error))) if !std::mem::replace(&mut fails, true) => {
+                        tracing::error!(extension = %id, %error, "alerts are not kept: a restart begins their `for` again");
+                    }
+                    _ => {}
+                }
+            }
+        })
+    }
+}
+
+/// The alerts of all groups as they are kept. `None`: a group has not been evaluated yet, and the file may have its alerts.
+fn kept_alerts(groups: &[Arc<GroupRun>]) -> Option<Vec<Arc<[u8]>>> {
+    groups.iter().map(|group| group.kept()).collect()
+}
+
+/// Whether both are the same alerts.
+fn is_same(one: &[Arc<[u8]>], other: &[Arc<[u8]>]) -> bool {
+    one.len() == other.len() && one.iter().zip(other).all(|(one, other)| Arc::ptr_eq(one, other))
+}
+
+/// Waits for tasks until the deadline, and ends the others.
+async fn end(tasks: Vec<JoinHandle<()>>, deadline: Instant) {
+    for mut task in tasks {
+        if timeout_at(deadline.into(), &mut task).await.is_err() {
+            task.abort();
+        }
+    }
+}
+
+impl Extension for RulesExtension {
+    fn is_outdated(&self) -> bool {
+        self.loaded.is_outdated(&self.config.files)
+    }
+}
+
+#[async_trait]
+impl Lifecycle for RulesExtension {
+    async fn start(&self) -> Result<(), ComponentError> {
+        self.check_history()?;
+        let has_predecessor = self.adopt();
+        self.open(!has_predecessor).await?;
+        let (recorded, shared) = (&self.engine.recorded, &self.base.shared);
+        recorded.limit(self.config.max_series);
+        shared.tables.add(recorded.table().clone());
+        RuleReporters::of(shared).add(self.reporter.clone());
+        for missing in &self.loaded.missing {
+            tracing::warn!(extension = %self.base.id, glob = missing, "no rule file matches");
+        }
+        let senders = self.engine.alertmanagers.iter();
+        let senders = senders.map(|one| tokio::spawn(one.clone().run(self.stopping_senders.clone())));
+        *self.senders.lock() = senders.collect();
+        let mut tasks = vec![self.attend()];
+        let groups = self.groups.iter();
+        tasks.extend(groups.map(|group| tokio::spawn(group.clone().run(self.stopping.clone()))));
+        *self.tasks.lock() = tasks;
+        tracing::info!(
+            extension = %self.base.id,
+            groups = self.groups.len(),
+            rules = self.loaded.groups.iter().map(|group| group.rules.len()).sum::<usize>(),
+            "evaluating rules"
+        );
+        Ok(())
+    }
+
+    async fn stop(&self, deadline: Instant) {
+        self.stopping.cancel();
+        let tasks = std::mem::take(&mut *self.tasks.lock());
+        let was_running = !tasks.is_empty();
+        end(tasks, deadline).await;
+        self.stopping_senders.cancel();
+        let senders = std::mem::take(&mut *self.senders.lock());
+        end(senders, deadline).await;
+        let shared = &self.base.shared;
+        RuleReporters::of(shared).remove(&self.reporter);
+        shared.tables.remove(self.engine.recorded.table());
+        if !was_running {
+            return;
+        }
+        let file = self.file.lock().clone();
+        if let (Some(file), Some(kept)) = (file, kept_alerts(&self.groups)) {
+            let written = in_background(move || file.write(&kept)).await;
+            if let Ok(Err(error)) = written {
+                tracing::error!(extension = %self.base.id, %error, "alerts are not kept: a restart begins their `for` again");
+            }
+        }
+        self.leave();
+    }
+}
+
+#[cfg(test)]
+mod tests;

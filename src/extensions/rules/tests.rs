@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//! The extension on a live table: alerts, recorded series, and its successor.
+
+use std::fs;
+
+use tempfile::TempDir;
+use tidegate_engine::{Attributes, Data, Limits, Rule, Table, Value};
+use tidegate_rules::{ActiveAlert, AlertState};
+
+use super::*;
+use crate::batch::{Payload, Signal};
+use crate::component::testing::{Sink, context, eventually, options};
+use crate::component::wall_now;
+use crate::prom::catalog::testing::point;
+
+const RULES: &str = "groups:
+- name: web
+  rules:
+  - {record: \"zone:depth:max\", expr: max by (zone) (depth)}
+  - {alert: Deep, expr: \"zone:depth:max > 5\", for: 1h}
+";
+
+/// A gateway with a table and rules.
+struct Rig {
+    directory: TempDir,
+    base: Context,
+    table: Arc<Table>,
+}
+
+impl Rig {
+    fn new() -> Self {
+        let rig = Self {
+            directory: tempfile::tempdir().unwrap(),
+            base: context("extensions", "rules"),
+            table: Arc::new(Table::new("test", vec![Rule::newest()], Limits::default())),
+        };
+        rig.base.shared.tables.add(rig.table.clone());
+        rig.base.shared.health.enter(Phase::Ready);
+        rig.write(RULES);
+        rig
+    }
+
+    fn write(&self, rules: &str) {
+        fs::write(self.directory.path().join("a.yaml"), rules).unwrap();
+    }
+
+    fn extension(&self) -> Result<RulesExtension, ComponentError> {
+        let files = self.directory.path().join("*.yaml");
+        let config = options::<RulesConfig>(&format!("{{files: [{files:?}], interval: 100ms}}"));
+        RulesExtension::new(Arc::new(config.unwrap()), self.base.clone())
+    }
+
+    fn observe(&self, depth: f64) {
+        let attributes = Attributes::from_iter([("zone", "x")]);
+        let value = Value::Double(depth);
+        let series = (Attributes::default(), attributes);
+        let point = point("depth", Data::Gauge, series, (0, wall_now()), value);
+        self.table.observe(&point, unix_now());
+    }
+
+    fn alerts(&self) -> Vec<ActiveAlert> {
+        let groups = RuleReporters::of(&self.base.shared).groups();
+        let rules = groups.iter().flat_map(|group| &group.rules);
+        rules.flat_map(|rule| rule.alerts.clone()).collect()
+    }
+}
+
+fn soon() -> Instant {
+    Instant::now() + Duration::from_secs(10)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_successor_takes_over_alerts_and_series() {
+    let rig = Rig::new();
+    rig.observe(9.0);
+    let first = rig.extension().unwrap();
+    first.start().await.unwrap();
+    eventually("the alert is pending", || rig.alerts().len() == 1);
+    let before = rig.alerts().remove(0);
+    assert_eq!(before.state, AlertState::Pending);
+    assert!(!first.is_outdated());
+    rig.write(&(RULES.to_owned() + "  - {record: zones, expr: count(depth)}\n"));
+    assert!(first.is_outdated());
+    let second = rig.extension().unwrap();
+    first.stop(soon()).await;
+    second.start().await.unwrap();
+    eventually("the new rule has run", || {
+        let groups = RuleReporters::of(&rig.base.shared).groups();
+        groups.iter().any(|group| group.rules.len() == 3)
+    });
+    let after = rig.alerts().remove(0);
+    assert_eq!(after.active_at, before.active_at);
+    rig.write("groups: []");
+    let third = rig.extension().unwrap();
+    second.stop(soon()).await;
+    third.start().await.unwrap();
+    let recorded = third.engine.recorded.clone();
+    eventually("the series of removed rules end", || recorded.is_empty());
+    third.stop(soon()).await;
+    assert!(RuleReporters::of(&rig.base.shared).groups().is_empty());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn each_evaluation_is_pushed_into_the_entries() {
+    let rig = Rig::new();
+    let rules = rig.extension().unwrap();
+    let sink = Sink::new();
+    let recorded = rules.engine.recorded.clone();
+    recorded.attach(1, sink.entry(Signal::Metrics));
+    rules.start().await.unwrap();
+    rig.observe(3.0);
+    let values = || -> Vec<f64> {
+        let batches = sink.batches();
+        let points = batches.iter().filter_map(|batch| match &batch.payload {
+            Payload::Points(points) => Some(points.points.clone()),
+            _ => None,
+        });
+        let points = points.flat_map(|points| points.to_vec());
+        points.filter_map(|point| point.value.as_f64()).collect()
+    };
+    eventually("samples arrive", || values().len() >= 2);
+    assert!(values().iter().all(|value| *value == 3.0));
+    let owner = recorded.table().owner().clone();
+    assert!(
+        sink.batches()
+            .iter()
+            .all(|batch| batch.snapshot_of.as_ref() == Some(&owner))
+    );
+    recorded.detach(1);
+    rules.stop(soon()).await;
+}
+
+#[test]
+fn rules_without_their_history_do_not_replace_those_that_run() {
+    let rig = Rig::new();
+    rig.write("groups: [{name: a, rules: [{record: far, expr: \"rate(hits_total[1h])\"}]}]");
+    let error = rig.extension().err().unwrap().to_string();
+    assert!(error.contains("rule `far` of group `a`"), "{error}");
+}
