@@ -170,7 +170,7 @@ fn read(globs: &[String]) -> Result<(RuleTexts, Vec<String>), RuleFilesError> {
         let mut is_missing = true;
         for path in paths {
             let path = path.map_err(|error| {
-                RuleFilesError::Read(error.path().display().to_string(), error.into_error())
+                RuleFilesError::Read(error.path().display().to_string(), error.into())
             })?;
             is_missing = false;
             let name = path.display().to_string();

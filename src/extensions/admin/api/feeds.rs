@@ -146,13 +146,13 @@ impl Api {
         let mut is_computed = feed.is_computed.lock();
         if !*is_computed {
             *is_computed = true;
-            tokio::spawn(self.clone().compute(feed.clone()));
+            tokio::spawn(self.clone().compute_topic(feed.clone()));
         }
         newest
     }
 
     /// Computes a topic while it has readers.
-    async fn compute(self: Arc<Self>, feed: Arc<Feed>) {
+    async fn compute_topic(self: Arc<Self>, feed: Arc<Feed>) {
         let mut ticks = interval(INTERVAL);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
