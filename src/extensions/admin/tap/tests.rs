@@ -98,7 +98,7 @@ async fn requests_without_permission_or_component_are_refused() {
         status
     };
     assert_eq!(status("", "component=debug").await, 403);
-    assert_eq!(status("tap: true", "component=debugg").await, 404);
+    assert_eq!(status("tap: true", "component=unknown").await, 404);
     for parameters in ["", "component=debug&limit=0", "component=debug&where=%7B"] {
         assert_eq!(status("tap: true", parameters).await, 400, "{parameters}");
     }

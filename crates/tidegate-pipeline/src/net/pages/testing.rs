@@ -88,5 +88,19 @@ async fn send(endpoint: &Endpoint, method: &str, path: &str, body: &str) -> (u16
     let mut answer = String::new();
     stream.read_to_string(&mut answer).await.unwrap();
     let (head, body) = answer.split_once("\r\n\r\n").unwrap();
-    (head.split(' ').nth(1).unwrap().parse().unwrap(), body.to_owned())
+    let status = head.split(' ').nth(1).unwrap().parse().unwrap();
+    if head.contains("transfer-encoding: chunked") {
+        return (status, without_chunks(body));
+    }
+    (status, body.to_owned())
+}
+
+fn without_chunks(mut chunks: &str) -> String {
+    let mut body = String::new();
+    while let Some((size, rest)) = chunks.split_once("\r\n") {
+        let (chunk, rest) = rest.split_at(usize::from_str_radix(size, 16).unwrap());
+        body += chunk;
+        chunks = rest.strip_prefix("\r\n").unwrap();
+    }
+    body
 }
