@@ -89,6 +89,21 @@ impl AlertingRule {
         self.restored.insert(alert.labels.clone(), (alert, saved_at));
     }
 
+    /// The alerts that go on in another process if they are saved at `at`, each with the time since when it is active then.
+    /// Those of an earlier process that still wait for their series are among them.
+    pub(crate) fn lasting(&self, at: Millis) -> impl Iterator<Item = (&ActiveAlert, Millis)> {
+        let own = self.active.values();
+        let own = own.filter(|alert| alert.state != AlertState::Inactive);
+        let own = own.map(|alert| (alert, alert.active_at));
+        let waiting = self.restored.values();
+        own.chain(waiting.map(move |(alert, saved_at)| (alert, resumed_active_at(alert, *saved_at, at))))
+    }
+
+    /// The number of alerts of an earlier process that wait for their series.
+    pub(crate) fn waiting(&self) -> usize {
+        self.restored.len()
+    }
+
     /// Moves the alerts to their next states. Returns their series.
     ///
     /// # Errors
@@ -213,12 +228,18 @@ impl AlertingRule {
     }
 }
 
-/// An alert of an earlier process goes on. The time without evaluations does not count towards `for`.
+/// An alert of an earlier process goes on.
 fn resumed((mut alert, saved_at): (ActiveAlert, Millis), at: Millis) -> ActiveAlert {
-    if alert.state == AlertState::Pending {
-        alert.active_at = alert.active_at.saturating_add((at - saved_at).max(0)).min(at);
-    }
+    alert.active_at = resumed_active_at(&alert, saved_at, at);
     alert
+}
+
+/// When an alert of an earlier process counts as active since. The time without its series does not count towards `for`.
+fn resumed_active_at(alert: &ActiveAlert, saved_at: Millis, at: Millis) -> Millis {
+    match alert.state {
+        AlertState::Pending => alert.active_at.saturating_add((at - saved_at).max(0)).min(at),
+        AlertState::Inactive | AlertState::Firing => alert.active_at,
+    }
 }
 
 fn expand(

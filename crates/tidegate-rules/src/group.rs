@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use tidegate_promql::{Labels, Millis};
 
-use crate::alert::{ActiveAlert, AlertState};
+use crate::alert::ActiveAlert;
 use crate::alerting::{AlertingRule, Evaluation};
 use crate::backend::{RuleBackend, RuleSample};
 use crate::file::{RuleDefinition, RuleGroup};
@@ -232,10 +232,24 @@ impl GroupState {
         is_there
     }
 
-    /// The alerts that go on in another process, each with its rule.
-    pub(crate) fn lasting(&self) -> impl Iterator<Item = (&RuleDefinition, &ActiveAlert)> {
-        self.alerts()
-            .filter(|(_, alert)| alert.state != AlertState::Inactive)
+    /// The alerts that go on in another process if they are saved at `at`: each with its rule, and the time since when it is
+    /// active then.
+    pub(crate) fn lasting(
+        &self,
+        at: Millis,
+    ) -> impl Iterator<Item = (&RuleDefinition, &ActiveAlert, Millis)> {
+        let rules = self.group.rules.iter().zip(&self.rules);
+        rules.flat_map(move |(rule, state)| {
+            let alertings = state.alerting.iter();
+            let alerts = alertings.flat_map(move |alerting| alerting.lasting(at));
+            alerts.map(move |(alert, active_at)| (rule, alert, active_at))
+        })
+    }
+
+    /// The number of alerts of an earlier process that wait for their series.
+    pub fn waiting(&self) -> usize {
+        let alertings = self.rules.iter().filter_map(|state| state.alerting.as_ref());
+        alertings.map(AlertingRule::waiting).sum()
     }
 
     /// The query offset in milliseconds.

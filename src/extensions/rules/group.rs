@@ -115,6 +115,13 @@ impl GroupRun {
         self.report.lock().clone()
     }
 
+    /// Keeps the alerts that it has taken over. Until its first evaluation, the storage has those.
+    pub(super) fn keep_taken(&self, at: Millis) {
+        let evaluated = self.evaluated.lock();
+        let states = evaluated.iter().map(|evaluated| &evaluated.state);
+        self.kept.lock().bytes = Some(save(states, at).into());
+    }
+
     /// The alerts of the last evaluation as they are kept.
     pub(super) fn kept(&self) -> Option<Arc<[u8]>> {
         self.kept.lock().bytes.clone()
@@ -186,6 +193,7 @@ impl GroupRun {
     /// Saves the alerts if they have changed.
     fn keep(&self, state: &GroupState, report: &GroupReport, at: Millis) {
         let mut hasher = DefaultHasher::new();
+        state.waiting().hash(&mut hasher);
         for (number, rule) in report.rules.iter().enumerate() {
             for alert in &rule.alerts {
                 (number, &alert.labels, alert.active_at, alert.fired_at).hash(&mut hasher);

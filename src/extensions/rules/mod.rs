@@ -216,26 +216,26 @@ impl RulesExtension {
         let storage = self.base.storage("storage", storage)?;
         let file = Arc::new(AlertsFile::of(storage, &self.base.path));
         *self.file.lock() = Some(file.clone());
-        if !restores {
-            return Ok(());
-        }
         let groups = self.groups.clone();
         let restoring = in_background(move || {
             let at = millis_at(clock::wall(unix_now()));
-            let mut saved = file.read()?;
+            let mut saved = if restores { file.read()? } else { Vec::new() };
             let mut restored = 0;
             for alerts in &mut saved {
                 for group in &*groups {
                     restored += group.restore(alerts, at);
                 }
             }
+            groups.iter().for_each(|group| group.keep_taken(at));
             Ok::<_, NotKept>(restored)
         });
         let restored = restoring
             .await
             .map_err(|error| self.base.error(error.to_string()))?;
         let restored = restored.map_err(|error| self.base.error(format!("storage: {error}")))?;
-        tracing::info!(extension = %self.base.id, alerts = restored, "the alerts are restored");
+        if restores {
+            tracing::info!(extension = %self.base.id, alerts = restored, "the alerts are restored");
+        }
         Ok(())
     }
 
@@ -279,7 +279,7 @@ impl RulesExtension {
     }
 }
 
-/// The alerts of all groups as they are kept. `None`: a group has not been evaluated yet, and the file may have its alerts.
+/// The alerts of all groups as they are kept. `None`: there is no storage.
 fn kept_alerts(groups: &[Arc<GroupRun>]) -> Option<Vec<Arc<[u8]>>> {
     groups.iter().map(|group| group.kept()).collect()
 }
