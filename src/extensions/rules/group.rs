@@ -141,7 +141,7 @@ impl GroupRun {
             if self.engine.shared.health.is_ready() {
                 let group = self.clone();
                 // A panic is in the log. The next evaluation goes on.
-                EVALUATIONS.in_background(move || group.evaluate()).await;
+                EVALUATIONS.in_background(move || group.evaluate(due)).await;
             }
             let (next, missed) = next_slot(due, interval, unix_now());
             self.metrics.missed.increment(missed);
@@ -156,14 +156,17 @@ impl GroupRun {
         hasher.finish() % interval
     }
 
-    fn evaluate(&self) {
+    /// Evaluates the rules on the present. `due` is the time of the evaluation for alerts and samples: if the time at which it
+    /// begins counted, an alert would miss its `for` by some milliseconds, and fire an interval later.
+    fn evaluate(&self, due: UnixNanos) {
         let mut evaluated = self.evaluated.lock();
         let Some(Evaluated { state, sources }) = &mut *evaluated else {
             return;
         };
         let (began, now) = (Instant::now(), unix_now());
-        let at = millis(clock::wall(now));
-        let mut backend = LiveBackend::new(&self.engine, now, sources);
+        let at = millis(clock::wall(due));
+        let late = millis(clock::wall(now)).saturating_sub(at).max(0);
+        let mut backend = LiveBackend::new(&self.engine, (now, late), sources);
         let summary = state.evaluate(at, &mut backend);
         let took_by_query = backend.took;
         let interval = millis_of(self.interval);
