@@ -200,19 +200,26 @@ impl GroupState {
         summary
     }
 
-    /// The alerts that receivers must hear of now. They count as sent. `resend_delay` and `interval` are in milliseconds;
-    /// an alert is valid for four times the longer one.
-    pub fn due_alerts(&mut self, at: Millis, resend_delay: Millis, interval: Millis) -> Vec<ActiveAlert> {
+    /// The alerts that receivers must hear of now, each with its rule. They count as sent. `resend_delay` and `interval` are in
+    /// milliseconds; an alert is valid for four times the longer one.
+    pub fn due_alerts(
+        &mut self,
+        at: Millis,
+        resend_delay: Millis,
+        interval: Millis,
+    ) -> Vec<(&RuleDefinition, ActiveAlert)> {
         let valid_until = at.saturating_add(resend_delay.max(interval).saturating_mul(4));
-        let alertings = self.rules.iter_mut().filter_map(|state| state.alerting.as_mut());
-        let alerts = alertings.flat_map(|alerting| alerting.active.values_mut());
-        let due = alerts.filter(|alert| alert.is_due(at, resend_delay));
-        due.map(|alert| {
-            alert.last_sent_at = Some(at);
-            alert.valid_until = Some(valid_until);
-            alert.clone()
-        })
-        .collect()
+        let mut due = Vec::new();
+        for (rule, state) in self.group.rules.iter().zip(&mut self.rules) {
+            let alertings = state.alerting.iter_mut();
+            let alerts = alertings.flat_map(|alerting| alerting.active.values_mut());
+            for alert in alerts.filter(|alert| alert.is_due(at, resend_delay)) {
+                alert.last_sent_at = Some(at);
+                alert.valid_until = Some(valid_until);
+                due.push((rule, alert.clone()));
+            }
+        }
+        due
     }
 
     /// Takes an alert of an earlier process. Returns whether a rule has this name and these labels.

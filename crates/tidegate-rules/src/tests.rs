@@ -158,7 +158,7 @@ fn an_alert_is_pending_then_fires_then_is_resolved_for_fifteen_minutes() {
     assert_eq!(states(&group), [AlertState::Firing]);
     let due = group.due_alerts(2 * MINUTE, MINUTE, MINUTE);
     assert_eq!(
-        (due.len(), due[0].value, due[0].valid_until),
+        (due.len(), due[0].1.value, due[0].1.valid_until),
         (1, 7.0, Some(6 * MINUTE))
     );
     assert_eq!(group.due_alerts(3 * MINUTE, MINUTE, MINUTE).len(), 0);
@@ -166,11 +166,26 @@ fn an_alert_is_pending_then_fires_then_is_resolved_for_fifteen_minutes() {
     group.evaluate(3 * MINUTE, &mut answers);
     assert_eq!(states(&group), [AlertState::Inactive]);
     let due = group.due_alerts(3 * MINUTE, MINUTE, MINUTE);
-    assert_eq!(due[0].resolved_at, Some(3 * MINUTE));
+    assert_eq!(due[0].1.resolved_at, Some(3 * MINUTE));
     group.evaluate(18 * MINUTE, &mut answers);
     assert_eq!(states(&group).len(), 1);
     group.evaluate(19 * MINUTE, &mut answers);
     assert_eq!(states(&group).len(), 0);
+}
+
+#[test]
+fn alerts_of_equal_names_go_out_with_their_own_rules() {
+    let rules = "  - alert: A\n    expr: m\n  - alert: A\n    expr: n\n";
+    let mut group = state(rules, RuleOptions::default());
+    let mut answers = Answers::default();
+    answers.set("m", &[("host=a", 7.0)]);
+    answers.set("n", &[("host=b", 7.0)]);
+    group.evaluate(0, &mut answers);
+    let due = group.due_alerts(0, MINUTE, MINUTE);
+    let shown = due
+        .iter()
+        .map(|(rule, alert)| format!("{} {}", rule.expr, alert.labels.get("host")));
+    assert_eq!(shown.collect::<Vec<_>>(), ["m a", "n b"]);
 }
 
 #[test]

@@ -169,9 +169,10 @@ impl GroupRun {
         let mut backend = LiveBackend::new(&self.engine, (now, late), sources);
         let summary = state.evaluate(at, &mut backend);
         let took_by_query = backend.took;
-        let interval = millis_of(self.interval);
-        let due = state.due_alerts(at, millis_of(self.engine.config.resend_delay), interval);
-        self.engine.send(&due, &self.group);
+        let (resend_delay, interval) = (self.engine.config.resend_delay, self.interval);
+        let alerts = state.due_alerts(at, millis_of(resend_delay), millis_of(interval));
+        self.engine.send(&alerts);
+        drop(alerts);
         let took = began.elapsed();
         self.metrics.evaluations.increment(self.group.rules.len() as u64);
         self.metrics.failures.increment(summary.failures as u64);
