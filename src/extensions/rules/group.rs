@@ -176,6 +176,8 @@ impl GroupRun {
         let took = began.elapsed();
         self.metrics.evaluations.increment(self.group.rules.len() as u64);
         self.metrics.failures.increment(summary.failures as u64);
+        let template_errors = summary.template_errors as u64;
+        self.metrics.template_errors.increment(template_errors);
         self.metrics.duration.record(took.as_secs_f64());
         let took_of = |rule: &RuleDefinition| {
             let took = took_by_query.get(&address(&rule.expr));
