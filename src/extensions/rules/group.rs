@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
-use tidegate_engine::{UnixNanos, clock};
+use tidegate_engine::{Key, UnixNanos, clock};
 use tidegate_promql::Millis;
 use tidegate_rules::{AlertState, GroupState, RuleDefinition, RuleGroup, SavedAlerts, save};
 use tokio::time::sleep;
@@ -30,8 +30,8 @@ static EVALUATIONS: Turns = Turns::of(4);
 const KEEP_AGAIN: Duration = Duration::from_secs(1);
 
 /// The part of a group that evaluations change.
-struct Evaluated {
-    state: GroupState,
+pub(super) struct Evaluated {
+    pub(super) state: GroupState,
     sources: KnownSources,
 }
 
@@ -90,10 +90,25 @@ impl GroupRun {
     }
 
     /// Takes over the state of its predecessor.
-    pub(super) fn adopt(&self, previous: GroupState) {
-        if let Some(evaluated) = &mut *self.evaluated.lock() {
-            evaluated.state.adopt(previous);
+    pub(super) fn adopt(&self, previous: Evaluated) {
+        let Some(evaluated) = &mut *self.evaluated.lock() else {
+            return;
+        };
+        // A dead source would otherwise be forgotten, and its alerts would resolve.
+        let group = previous.state.group().clone();
+        let mut known: HashMap<String, HashSet<Key>> = HashMap::new();
+        for rule in &group.rules {
+            let sources = previous.sources.get(&address(&rule.expr));
+            if let Some(sources) = sources.filter(|sources| !sources.is_empty()) {
+                known.insert(rule.expr.to_string(), sources.clone());
+            }
         }
+        for rule in self.group.rules.iter().filter(|_| !known.is_empty()) {
+            if let Some(sources) = known.get(&rule.expr.to_string()) {
+                evaluated.sources.insert(address(&rule.expr), sources.clone());
+            }
+        }
+        evaluated.state.adopt(previous.state);
     }
 
     /// Takes over alerts that a previous run has kept. Returns their number.
@@ -105,9 +120,8 @@ impl GroupRun {
     }
 
     /// Ends the group, and gives its state to its successor. `None`: an evaluation is still under way.
-    pub(super) fn take_state(&self) -> Option<GroupState> {
-        let mut evaluated = self.evaluated.try_lock()?;
-        evaluated.take().map(|evaluated| evaluated.state)
+    pub(super) fn take_state(&self) -> Option<Evaluated> {
+        self.evaluated.try_lock()?.take()
     }
 
     /// The state after the last evaluation.

@@ -26,7 +26,6 @@ use async_trait::async_trait;
 use parking_lot::Mutex;
 use tidegate_engine::clock;
 use tidegate_promql::Millis;
-use tidegate_rules::GroupState;
 use tokio::task::JoinHandle;
 use tokio::time::{MissedTickBehavior, interval, timeout_at};
 use tokio_util::sync::CancellationToken;
@@ -35,7 +34,7 @@ use self::alertmanager::{WaitingAlert, count_unsent};
 use self::config::RulesConfig;
 use self::engine::RuleEngine;
 use self::files::LoadedRules;
-use self::group::GroupRun;
+use self::group::{Evaluated, GroupRun};
 use self::saved::{AlertsFile, NotKept};
 use super::rule_status::{GroupReport, ReportsRules, RuleReporters};
 use crate::component::shared::Phase;
@@ -49,7 +48,7 @@ use crate::prom::catalog::millis as millis_at;
 const ATTEND: Duration = Duration::from_secs(1);
 
 /// The state of an instance that has stopped is for its successor only if this starts within this time.
-const SUCCESSION: Duration = Duration::from_secs(30);
+const SUCCESSION: Duration = Duration::from_secs(120);
 
 /// The factory of `rules`.
 pub static FACTORY: ExtensionFactory = Factory {
@@ -72,7 +71,7 @@ struct Transfers(Mutex<HashMap<String, Transfer>>);
 /// The state of an instance that has stopped.
 struct Transfer {
     since: Instant,
-    groups: Vec<GroupState>,
+    groups: Vec<Evaluated>,
     /// The alerts that were not sent, by Alertmanager.
     alerts: Vec<UnsentAlerts>,
 }
@@ -163,12 +162,13 @@ impl RulesExtension {
             return false;
         };
         let now = unix_now();
-        for mut state in left.groups {
-            let successor = self.groups.iter().find(|group| group.succeeds(state.group()));
+        for mut previous in left.groups {
+            let mut groups = self.groups.iter();
+            let successor = groups.find(|group| group.succeeds(previous.state.group()));
             match successor {
-                Some(successor) => successor.adopt(state),
+                Some(successor) => successor.adopt(previous),
                 None => {
-                    let ended = state.end(millis_at(clock::wall(now)));
+                    let ended = previous.state.end(millis_at(clock::wall(now)));
                     self.engine.record(&ended, now);
                 }
             }
