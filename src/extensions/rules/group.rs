@@ -91,7 +91,8 @@ impl GroupRun {
 
     /// Takes over the state of its predecessor.
     pub(super) fn adopt(&self, previous: Evaluated) {
-        let Some(evaluated) = &mut *self.evaluated.lock() else {
+        let mut evaluated = self.evaluated.lock();
+        let Some(evaluated) = &mut *evaluated else {
             return;
         };
         // A dead source would otherwise be forgotten, and its alerts would resolve.
