@@ -444,6 +444,15 @@ fn alerts_of_a_dead_target_are_unknown_until_it_is_back() {
         still["activeAt"], firing["activeAt"],
         "it has not resolved in between"
     );
+    // The rules that a reload brings know of the dead source too.
+    scene.write(&rules.replace("rules: [", "rules: [{record: ones, expr: vector(1)}, "));
+    let result = scene.reload(&gateway);
+    assert_eq!(result["success"], true, "{result}");
+    wait_until(SOON, "the new rule records", || {
+        scene.value("ones").as_deref() == Some("1")
+    });
+    let still = scene.wait_for_alert("x", "firing");
+    assert_eq!(still["activeAt"], firing["activeAt"], "the reload keeps it");
     target.answer("/metrics", page(1));
     wait_until(SOON, "the alert resolves with its source", || {
         scene.alerts().is_empty()

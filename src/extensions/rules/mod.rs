@@ -27,7 +27,7 @@ use parking_lot::Mutex;
 use tidegate_engine::clock;
 use tidegate_promql::Millis;
 use tokio::task::JoinHandle;
-use tokio::time::{MissedTickBehavior, interval, timeout_at};
+use tokio::time::{MissedTickBehavior, interval, sleep, timeout_at};
 use tokio_util::sync::CancellationToken;
 
 use self::alertmanager::{WaitingAlert, count_unsent};
@@ -40,7 +40,7 @@ use super::rule_status::{GroupReport, ReportsRules, RuleReporters};
 use crate::component::shared::Phase;
 use crate::component::worker::in_background;
 use crate::component::{
-    ComponentError, ConfigType, Context, Extension, ExtensionFactory, Factory, Lifecycle, unix_now,
+    ComponentError, ConfigType, Context, Extension, ExtensionFactory, Factory, Lifecycle, Shared, unix_now,
 };
 use crate::prom::catalog::millis as millis_at;
 
@@ -195,8 +195,9 @@ impl RulesExtension {
             }
             return;
         }
+        let since = Instant::now();
         let transfer = Transfer {
-            since: Instant::now(),
+            since,
             groups: self
                 .groups
                 .iter()
@@ -206,6 +207,7 @@ impl RulesExtension {
         };
         let transfers = shared.parts.get(Transfers::default);
         transfers.0.lock().insert(self.base.id.to_string(), transfer);
+        tokio::spawn(discard(shared.clone(), self.base.id.clone(), since));
     }
 
     /// Opens the storage. Alerts that it has kept go to groups that have no predecessor.
@@ -276,6 +278,20 @@ impl RulesExtension {
                 }
             }
         })
+    }
+}
+
+/// Waits for the successor of an instance, and discards what is there for it if none has come.
+async fn discard(shared: Arc<Shared>, id: Arc<str>, since: Instant) {
+    sleep(SUCCESSION).await;
+    let transfers = shared.parts.get(Transfers::default);
+    let discarded = {
+        let mut all = transfers.0.lock();
+        let is_left = all.get(&*id).is_some_and(|left| left.since == since);
+        if is_left { all.remove(&*id) } else { None }
+    };
+    for (alertmanager, alerts) in discarded.map(|left| left.alerts).unwrap_or_default() {
+        count_unsent(&id, &alertmanager, alerts.len());
     }
 }
 
