@@ -488,7 +488,8 @@ fn an_event_reaches_the_alertmanager_soon_at_an_interval_of_100_ms() {
     // Past the capture of the test runner, so that every run shows the figures.
     let most = times[EVENTS - 1];
     let report = format!("from an event to its alert: median {median:?}, p99 {p99:?}, most {most:?}");
-    writeln!(std::io::stderr(), "{report}").expect("standard error");
+    let mut stderr = std::io::stderr();
+    writeln!(stderr, "{report}").expect("standard error");
     assert!(median < LIMIT, "{report}: {times:?}");
     // Without optimisation, and beside other tests, single events may wait for a processor.
     if !cfg!(debug_assertions) {
