@@ -162,6 +162,7 @@ pub(super) const CATALOGUE: &[Described] = metrics_table! {
     Normal Counter "tidegate_history_fetch_failures_total" ["{peer}"] "Replicas that gave no history, by reason.";
     Normal Counter "tidegate_rule_evaluations_total" ["{evaluation}"] "Evaluations of rules.";
     Normal Counter "tidegate_rule_evaluation_failures_total" ["{evaluation}"] "Evaluations of rules that failed.";
+    Normal Counter "tidegate_rule_template_errors_total" ["{template}"] "Templates of alerts that could not be expanded.";
     Normal Counter "tidegate_rule_evaluations_missed_total" ["{evaluation}"] "Evaluations of a group that did not take place because an earlier one took too long.";
     Normal Histogram "tidegate_rule_group_duration_seconds" ["s"] (SECONDS) "Time of an evaluation of a group.";
     Normal Counter "tidegate_rule_samples_dropped_total" ["{sample}"] "Recorded samples that were lost, by reason.";

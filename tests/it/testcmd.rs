@@ -264,9 +264,14 @@ fn a_file_that_is_no_file_of_tests_is_refused_with_the_reason() {
         ),
         ("config: [\n", "not valid YAML"),
         (
-            "rule_files: [a.yaml]\ntests: []\n",
-            "`rule_files` are not supported yet",
+            "rule_files: []\ntests: []\n",
+            "a file without a test tests nothing",
         ),
+        (
+            "rule_files: [gateway.yaml]\ntests: [{name: a}]\n",
+            "gateway.yaml:1",
+        ),
+        ("rule_files: [a.yaml]\ntest: []\n", "field test not found"),
         (
             "config: nosuch.yaml\ntests: [{name: a, expect: [{at: 1s, query: q, empty: true}]}]\n",
             "nosuch.yaml",
@@ -285,5 +290,59 @@ fn a_file_that_is_no_file_of_tests_is_refused_with_the_reason() {
         missing.stdout.contains("/nonexistent/file: "),
         "{}",
         missing.stdout
+    );
+}
+
+/// A copy of the rules and of their tests in a directory of its own, with more text behind.
+fn rule_tests(more: &str) -> (TempDir, PathBuf) {
+    let directory = TempDir::new().expect("a temporary directory");
+    let rules = include_str!("../../crates/tidegate-rules/tests/data/mixins.yaml");
+    let tests = include_str!("../../crates/tidegate-rules/tests/data/mixins_test.yaml");
+    fs::write(directory.path().join("mixins.yaml"), rules).expect("written");
+    let file = directory.path().join("mixins_test.yaml");
+    fs::write(&file, tests.to_owned() + more).expect("written");
+    (directory, file)
+}
+
+#[test]
+fn tests_of_promtool_run_unchanged() {
+    let (directory, file) = rule_tests("");
+    let junit = directory.path().join("results.xml");
+    let Outcome { code, stdout, stderr } = test(&[&file, Path::new("--junit"), &junit]);
+    assert!(code == Some(0) && stderr.is_empty(), "{stdout}{stderr}");
+    assert!(stdout.contains("  pass  a node that goes down ("), "{stdout}");
+    assert!(stdout.ends_with("3 passed, 0 failed\n"), "{stdout}");
+    let xml = fs::read_to_string(&junit).expect("the results");
+    assert_eq!(xml.matches("<testcase ").count(), 3, "{xml}");
+    let some = test(&[&file, Path::new("--run"), Path::new("load per core")]);
+    assert!(some.stdout.ends_with("1 passed, 0 failed\n"), "{}", some.stdout);
+}
+
+#[test]
+fn a_test_of_rules_that_fails_shows_both_sides_and_a_missing_rule_file_is_noted() {
+    let wrong = "  - alert_rule_test: [{eval_time: 1m, alertname: Watchdog}]\n";
+    let (directory, file) = rule_tests(wrong);
+    let junit = directory.path().join("results.xml");
+    let Outcome { code, stdout, stderr } = test(&[&file, Path::new("--junit"), &junit]);
+    assert!(code == Some(1) && stderr.is_empty(), "{stdout}{stderr}");
+    assert!(stdout.contains("  FAIL  test 4\n"), "{stdout}");
+    assert!(
+        stdout.contains("alertname: Watchdog, time: 1m, ") && stdout.contains("exp:[]"),
+        "{stdout}"
+    );
+    assert!(stdout.ends_with("3 passed, 1 failed\n"), "{stdout}");
+    let xml = fs::read_to_string(&junit).expect("the results");
+    assert_eq!(xml.matches("<failure message=").count(), 1, "{xml}");
+    let missing = directory.path().join("missing_test.yaml");
+    fs::write(
+        &missing,
+        "rule_files: ['nosuch/*.yaml']\ntests:\n- promql_expr_test: [{expr: '1', eval_time: 1m, exp_samples: [{labels: '{}', value: 1}]}]\n",
+    )
+    .expect("written");
+    let Outcome { code, stdout, .. } = test(&[&missing]);
+    assert_eq!(code, Some(0), "{stdout}");
+    assert!(
+        stdout.contains("note  no rule file matches nosuch/*.yaml"),
+        "{stdout}"
     );
 }

@@ -89,6 +89,21 @@ impl AlertingRule {
         self.restored.insert(alert.labels.clone(), (alert, saved_at));
     }
 
+    /// The alerts that go on in another process if they are saved at `at`, each with the time since when it is active then.
+    /// Those of an earlier process that still wait for their series are among them.
+    pub(crate) fn lasting(&self, at: Millis) -> impl Iterator<Item = (&ActiveAlert, Millis)> {
+        let own = self.active.values();
+        let own = own.filter(|alert| alert.state != AlertState::Inactive);
+        let own = own.map(|alert| (alert, alert.active_at));
+        let waiting = self.restored.values();
+        own.chain(waiting.map(move |(alert, saved_at)| (alert, resumed_active_at(alert, *saved_at, at))))
+    }
+
+    /// The number of alerts of an earlier process that wait for their series.
+    pub(crate) fn waiting(&self) -> usize {
+        self.restored.len()
+    }
+
     /// Moves the alerts to their next states. Returns their series.
     ///
     /// # Errors
@@ -120,7 +135,14 @@ impl AlertingRule {
             let (labels, alert) = self.unknown(evaluation, backend);
             wanted.insert(labels, alert);
         }
+        let count = wanted.len() + self.lingering(&wanted, evaluation.at, is_unknown);
+        if count > most.saturating_mul(2) {
+            return Err(format!(
+                "{count} alerts, with those that fire without their series: twice `max_alerts` of {most} is allowed"
+            ));
+        }
         self.step(evaluation.at, wanted, is_unknown);
+        self.forget_resolved(most);
         let active = self
             .active
             .values()
@@ -135,6 +157,39 @@ impl AlertingRule {
         Ok(active
             .flat_map(|alert| series(alert, evaluation.query_at))
             .collect())
+    }
+
+    /// The number of alerts that stay active without their series.
+    fn lingering(&self, wanted: &BTreeMap<Labels, WantedAlert>, at: Millis, is_unknown: bool) -> usize {
+        let lingers = |alert: &ActiveAlert| match alert.state {
+            AlertState::Inactive => false,
+            AlertState::Pending => is_unknown,
+            AlertState::Firing => {
+                let since = alert.keep_firing_since.unwrap_or(at);
+                is_unknown || at - since < self.terms.keep_firing
+            }
+        };
+        let active = self.active.iter();
+        let lingering = active.filter(|(labels, alert)| lingers(alert) && !wanted.contains_key(*labels));
+        lingering.count()
+    }
+
+    /// Forgets the alerts that were resolved first, above a number. Labels that change at each evaluation would otherwise
+    /// fill the memory with alerts that are over.
+    fn forget_resolved(&mut self, most: usize) {
+        let resolved = self.active.values().filter_map(|alert| alert.resolved_at);
+        let mut resolved: Vec<Millis> = resolved.collect();
+        resolved.sort_unstable();
+        let mut excess = resolved.len().saturating_sub(most);
+        let Some(newest) = excess.checked_sub(1).and_then(|last| resolved.get(last)) else {
+            return;
+        };
+        self.active.retain(|_, alert| {
+            let is_old = alert.resolved_at.is_some_and(|at| at <= *newest);
+            let is_excess = excess > 0 && is_old;
+            excess -= usize::from(is_excess);
+            !is_excess
+        });
     }
 
     fn step(&mut self, at: Millis, wanted: BTreeMap<Labels, WantedAlert>, is_unknown: bool) {
@@ -213,12 +268,18 @@ impl AlertingRule {
     }
 }
 
-/// An alert of an earlier process goes on. The time without evaluations does not count towards `for`.
+/// An alert of an earlier process goes on.
 fn resumed((mut alert, saved_at): (ActiveAlert, Millis), at: Millis) -> ActiveAlert {
-    if alert.state == AlertState::Pending {
-        alert.active_at = alert.active_at.saturating_add((at - saved_at).max(0)).min(at);
-    }
+    alert.active_at = resumed_active_at(&alert, saved_at, at);
     alert
+}
+
+/// When an alert of an earlier process counts as active since. The time without its series does not count towards `for`.
+fn resumed_active_at(alert: &ActiveAlert, saved_at: Millis, at: Millis) -> Millis {
+    match alert.state {
+        AlertState::Pending => alert.active_at.saturating_add((at - saved_at).max(0)).min(at),
+        AlertState::Inactive | AlertState::Firing => alert.active_at,
+    }
 }
 
 fn expand(

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use tidegate_promql::{Labels, Millis};
 
-use crate::alert::{ActiveAlert, AlertState};
+use crate::alert::ActiveAlert;
 use crate::alerting::{AlertingRule, Evaluation};
 use crate::backend::{RuleBackend, RuleSample};
 use crate::file::{RuleDefinition, RuleGroup};
@@ -200,19 +200,26 @@ impl GroupState {
         summary
     }
 
-    /// The alerts that receivers must hear of now. They count as sent. `resend_delay` and `interval` are in milliseconds;
-    /// an alert is valid for four times the longer one.
-    pub fn due_alerts(&mut self, at: Millis, resend_delay: Millis, interval: Millis) -> Vec<ActiveAlert> {
+    /// The alerts that receivers must hear of now, each with its rule. They count as sent. `resend_delay` and `interval` are in
+    /// milliseconds; an alert is valid for four times the longer one.
+    pub fn due_alerts(
+        &mut self,
+        at: Millis,
+        resend_delay: Millis,
+        interval: Millis,
+    ) -> Vec<(&RuleDefinition, ActiveAlert)> {
         let valid_until = at.saturating_add(resend_delay.max(interval).saturating_mul(4));
-        let alertings = self.rules.iter_mut().filter_map(|state| state.alerting.as_mut());
-        let alerts = alertings.flat_map(|alerting| alerting.active.values_mut());
-        let due = alerts.filter(|alert| alert.is_due(at, resend_delay));
-        due.map(|alert| {
-            alert.last_sent_at = Some(at);
-            alert.valid_until = Some(valid_until);
-            alert.clone()
-        })
-        .collect()
+        let mut due = Vec::new();
+        for (rule, state) in self.group.rules.iter().zip(&mut self.rules) {
+            let alertings = state.alerting.iter_mut();
+            let alerts = alertings.flat_map(|alerting| alerting.active.values_mut());
+            for alert in alerts.filter(|alert| alert.is_due(at, resend_delay)) {
+                alert.last_sent_at = Some(at);
+                alert.valid_until = Some(valid_until);
+                due.push((rule, alert.clone()));
+            }
+        }
+        due
     }
 
     /// Takes an alert of an earlier process. Returns whether a rule has this name and these labels.
@@ -232,10 +239,24 @@ impl GroupState {
         is_there
     }
 
-    /// The alerts that go on in another process, each with its rule.
-    pub(crate) fn lasting(&self) -> impl Iterator<Item = (&RuleDefinition, &ActiveAlert)> {
-        self.alerts()
-            .filter(|(_, alert)| alert.state != AlertState::Inactive)
+    /// The alerts that go on in another process if they are saved at `at`: each with its rule, and the time since when it is
+    /// active then.
+    pub(crate) fn lasting(
+        &self,
+        at: Millis,
+    ) -> impl Iterator<Item = (&RuleDefinition, &ActiveAlert, Millis)> {
+        let rules = self.group.rules.iter().zip(&self.rules);
+        rules.flat_map(move |(rule, state)| {
+            let alertings = state.alerting.iter();
+            let alerts = alertings.flat_map(move |alerting| alerting.lasting(at));
+            alerts.map(move |(alert, active_at)| (rule, alert, active_at))
+        })
+    }
+
+    /// The number of alerts of an earlier process that wait for their series.
+    pub fn waiting(&self) -> usize {
+        let alertings = self.rules.iter().filter_map(|state| state.alerting.as_ref());
+        alertings.map(AlertingRule::waiting).sum()
     }
 
     /// The query offset in milliseconds.

@@ -23,7 +23,8 @@ pub struct RuleOptions {
     pub external_url: String,
     /// What an alert does if its sources are silent.
     pub stale: StaleInputs,
-    /// The most alerts or series of a rule. A rule with more has an error, and keeps its state.
+    /// The most alerts or series of a rule. A rule with more has an error, and keeps its state. As many resolved alerts are
+    /// kept, the newest ones.
     pub max_alerts: usize,
     /// The query offset of a group that has none, in milliseconds.
     pub default_query_offset: Millis,

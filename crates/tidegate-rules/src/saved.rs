@@ -54,12 +54,13 @@ pub struct SavedAlerts {
     alerts: Vec<SavedAlert>,
 }
 
-/// The pending and firing alerts of groups as bytes. `at` is the time of the last evaluation, in milliseconds.
+/// The pending and firing alerts of groups as bytes, with those of an earlier process that still wait for their series. `at`
+/// is the time of the last evaluation, in milliseconds.
 pub fn save<'a>(groups: impl IntoIterator<Item = &'a GroupState>, at: Millis) -> Vec<u8> {
     let (mut alerts, mut count) = (Vec::new(), 0_u32);
     for state in groups {
         let group = state.group();
-        for (rule, alert) in state.lasting() {
+        for (rule, alert, active_at) in state.lasting(at) {
             let before = alerts.len();
             for text in [&group.file, &group.name, &rule.name] {
                 put_text(&mut alerts, text);
@@ -69,7 +70,7 @@ pub fn save<'a>(groups: impl IntoIterator<Item = &'a GroupState>, at: Millis) ->
                 .iter()
                 .map(|(name, value)| (name.as_str(), value.as_str()));
             put_pairs(&mut alerts, labels);
-            put_alert(&mut alerts, alert);
+            put_alert(&mut alerts, alert, active_at);
             if alerts.len() > MAX_STATE_BYTES - 64 {
                 alerts.truncate(before);
                 break;
@@ -158,13 +159,13 @@ fn put_pairs<'t>(out: &mut Vec<u8>, pairs: impl ExactSizeIterator<Item = (&'t st
     }
 }
 
-fn put_alert(out: &mut Vec<u8>, alert: &ActiveAlert) {
+fn put_alert(out: &mut Vec<u8>, alert: &ActiveAlert, active_at: Millis) {
     put_pairs(out, alert.labels.iter().map(|(name, value)| (&**name, &**value)));
     out.push(u8::from(alert.state == AlertState::Firing));
     out.extend_from_slice(&alert.value.to_bits().to_le_bytes());
     let optional = [alert.fired_at, alert.keep_firing_since];
     let times = optional.map(|time| time.unwrap_or(NEVER));
-    for time in [alert.active_at].into_iter().chain(times) {
+    for time in [active_at].into_iter().chain(times) {
         out.extend_from_slice(&time.to_le_bytes());
     }
 }

@@ -158,7 +158,7 @@ fn an_alert_is_pending_then_fires_then_is_resolved_for_fifteen_minutes() {
     assert_eq!(states(&group), [AlertState::Firing]);
     let due = group.due_alerts(2 * MINUTE, MINUTE, MINUTE);
     assert_eq!(
-        (due.len(), due[0].value, due[0].valid_until),
+        (due.len(), due[0].1.value, due[0].1.valid_until),
         (1, 7.0, Some(6 * MINUTE))
     );
     assert_eq!(group.due_alerts(3 * MINUTE, MINUTE, MINUTE).len(), 0);
@@ -166,11 +166,55 @@ fn an_alert_is_pending_then_fires_then_is_resolved_for_fifteen_minutes() {
     group.evaluate(3 * MINUTE, &mut answers);
     assert_eq!(states(&group), [AlertState::Inactive]);
     let due = group.due_alerts(3 * MINUTE, MINUTE, MINUTE);
-    assert_eq!(due[0].resolved_at, Some(3 * MINUTE));
+    assert_eq!(due[0].1.resolved_at, Some(3 * MINUTE));
     group.evaluate(18 * MINUTE, &mut answers);
     assert_eq!(states(&group).len(), 1);
     group.evaluate(19 * MINUTE, &mut answers);
     assert_eq!(states(&group).len(), 0);
+}
+
+#[test]
+fn series_that_change_at_each_evaluation_do_not_fill_the_memory() {
+    let options = || RuleOptions {
+        max_alerts: 3,
+        ..RuleOptions::default()
+    };
+    let mut group = state("  - alert: A\n    expr: m\n", options());
+    let mut answers = Answers::default();
+    for at in 0..20 {
+        let host = format!("host={at}");
+        answers.set("m", &[(host.as_str(), 1.0)]);
+        assert_eq!(group.evaluate(at, &mut answers).failures, 0);
+    }
+    let alerts: Vec<_> = group.alerts().collect();
+    let mut hosts: Vec<&str> = alerts.iter().map(|(_, alert)| alert.labels.get("host")).collect();
+    hosts.sort_unstable();
+    assert_eq!(hosts, ["16", "17", "18", "19"], "the newest resolved ones stay");
+    let rules = "  - alert: A\n    expr: m\n    keep_firing_for: 10m\n";
+    let mut group = state(rules, options());
+    for at in 0..20 {
+        let host = format!("host={at}");
+        answers.set("m", &[(host.as_str(), 1.0)]);
+        let failures = group.evaluate(at * MINUTE, &mut answers).failures;
+        // Six alerts fire at most. The rule works again when the first of them have ended.
+        assert_eq!(failures > 0, (6..=10).contains(&at) || at >= 16, "{at}");
+        assert!(group.alerts().count() <= 9, "{at}");
+    }
+}
+
+#[test]
+fn alerts_of_equal_names_go_out_with_their_own_rules() {
+    let rules = "  - alert: A\n    expr: m\n  - alert: A\n    expr: n\n";
+    let mut group = state(rules, RuleOptions::default());
+    let mut answers = Answers::default();
+    answers.set("m", &[("host=a", 7.0)]);
+    answers.set("n", &[("host=b", 7.0)]);
+    group.evaluate(0, &mut answers);
+    let due = group.due_alerts(0, MINUTE, MINUTE);
+    let shown = due
+        .iter()
+        .map(|(rule, alert)| format!("{} {}", rule.expr, alert.labels.get("host")));
+    assert_eq!(shown.collect::<Vec<_>>(), ["m a", "n b"]);
 }
 
 #[test]

@@ -3,8 +3,8 @@
 //! `test`: tests of a configuration, on virtual time.
 //!
 //! `file` has the format of a file of tests. `case` runs one test: `gateway` builds the graph with the stand-ins of
-//! `stand_ins` and moves the clock, `input` has the data that arrives, `check` compares what comes of it. `junit` writes the
-//! results for CI systems.
+//! `stand_ins` and moves the clock, `input` has the data that arrives, `check` compares what comes of it. `rule_files` runs
+//! unit tests of rules. `junit` writes the results for CI systems.
 
 mod case;
 mod check;
@@ -12,6 +12,7 @@ mod file;
 mod gateway;
 mod input;
 mod junit;
+mod rule_files;
 mod stand_ins;
 
 use std::collections::BTreeSet;
@@ -20,7 +21,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use self::case::LoadedTests;
-use self::file::{TestCase, TestFile};
+use self::file::TestFile;
 use self::junit::{CaseReport, FileReport};
 use super::Failure;
 use crate::config::{Decode, Problems, parse_text, read_file};
@@ -33,7 +34,7 @@ use crate::print_line;
 if a test fails.\n\nExample:\n  tidegate test gateway.test.yaml --junit results.xml"
 )]
 pub struct TestArgs {
-    /// Files of tests, in YAML (docs/testing.md)
+    /// Files of tests, in YAML (docs/testing.md), and files of `promtool test rules`
     #[arg(required = true, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
     files: Vec<PathBuf>,
     /// Write the results to a file, as JUnit XML
@@ -71,26 +72,50 @@ pub fn run(args: &TestArgs) -> Result<(), Failure> {
 fn run_file(path: &Path, args: &TestArgs) -> FileReport {
     let file = path.display().to_string();
     print_line!("{file}");
-    let loaded = match load(path) {
-        Ok(loaded) => loaded,
-        Err(why) => {
-            let cases = vec![report("the file", Duration::ZERO, Err(why))];
-            return FileReport { file, cases };
-        }
-    };
-    let is_wanted = |case: &&TestCase| (args.run.as_ref()).is_none_or(|text| case.name.contains(text));
-    let wanted = loaded.tests.tests.iter().filter(is_wanted);
     let mut notes = BTreeSet::new();
-    let cases = wanted.map(|case| {
-        let begun = Instant::now();
-        let result = case::run(&loaded, case, &mut notes);
-        report(&case.name, begun.elapsed(), result)
-    });
-    let cases = cases.collect();
+    let cases = run_cases(path, args, &mut notes)
+        .unwrap_or_else(|why| vec![report("the file", Duration::ZERO, Err(why))]);
     for note in notes {
         print_line!("  note  {note}");
     }
     FileReport { file, cases }
+}
+
+/// Runs the tests of a file. Adds what people should know to `notes`.
+///
+/// # Errors
+/// All that is wrong with the file, as a text.
+fn run_cases(path: &Path, args: &TestArgs, notes: &mut BTreeSet<String>) -> Result<Vec<CaseReport>, String> {
+    let name = path.display().to_string();
+    let text = read_file(path).map_err(|error| format!("{name}: {error}"))?;
+    let mut problems = Problems::default();
+    let root = parse_text(&name, &text, &mut problems);
+    let root = root.filter(|_| problems.is_empty());
+    let root = root.ok_or_else(|| problems.to_string())?;
+    let is_wanted = |name: &str| (args.run.as_ref()).is_none_or(|text| name.contains(text));
+    if root.get("rule_files").is_some() {
+        let tests = rule_files::read(path, &text, notes)?;
+        let wanted = tests.cases().filter(|case| is_wanted(&case.name));
+        let cases = wanted.map(|case| {
+            let begun = Instant::now();
+            let result = rule_files::run(&case);
+            report(&case.name, begun.elapsed(), result)
+        });
+        return Ok(cases.collect());
+    }
+    let tests = TestFile::decode(&root, &mut problems).filter(|_| problems.is_empty());
+    let loaded = LoadedTests {
+        tests: tests.ok_or_else(|| problems.to_string())?,
+        directory: case::directory_of(path),
+        problems,
+    };
+    let wanted = loaded.tests.tests.iter().filter(|case| is_wanted(&case.name));
+    let cases = wanted.map(|case| {
+        let begun = Instant::now();
+        let result = case::run(&loaded, case, notes);
+        report(&case.name, begun.elapsed(), result)
+    });
+    Ok(cases.collect())
 }
 
 /// The result of a test, which it prints.
@@ -105,27 +130,4 @@ fn report(name: &str, took: Duration, result: Result<(), String>) -> CaseReport 
         took,
         failure,
     }
-}
-
-/// Reads a file of tests.
-///
-/// # Errors
-/// All that is wrong with it, as a text.
-fn load(path: &Path) -> Result<LoadedTests, String> {
-    let name = path.display().to_string();
-    let text = read_file(path).map_err(|error| format!("{name}: {error}"))?;
-    let mut problems = Problems::default();
-    let root = parse_text(&name, &text, &mut problems);
-    let root = root.filter(|_| problems.is_empty());
-    let root = root.ok_or_else(|| problems.to_string())?;
-    if root.get("rule_files").is_some() {
-        return Err(format!("{name}: tests of `rule_files` are not supported yet"));
-    }
-    let tests = TestFile::decode(&root, &mut problems).filter(|_| problems.is_empty());
-    let tests = tests.ok_or_else(|| problems.to_string())?;
-    Ok(LoadedTests {
-        tests,
-        directory: case::directory_of(path),
-        problems,
-    })
 }

@@ -26,6 +26,9 @@ use crate::net::headers;
 /// The most alerts of one request, as in Prometheus.
 const BATCH: usize = 64;
 
+/// The most bytes of the alerts that wait for one Alertmanager. Their texts come from the data.
+const MAX_WAITING_BYTES: usize = 64 << 20;
+
 /// The pause after the first failed request...
 const FIRST_PAUSE: Duration = Duration::from_millis(500);
 
@@ -40,13 +43,17 @@ pub(super) type WaitingAlert = (Labels, Bytes);
 struct AlertQueue {
     order: VecDeque<Labels>,
     alerts: HashMap<Labels, Bytes>,
+    /// The bytes of the JSON of all.
+    bytes: usize,
 }
 
 impl AlertQueue {
     /// Adds an alert, or replaces its older state.
     fn push(&mut self, (labels, alert): WaitingAlert) {
-        if self.alerts.insert(labels.clone(), alert).is_none() {
-            self.order.push_back(labels);
+        self.bytes += alert.len();
+        match self.alerts.insert(labels.clone(), alert) {
+            Some(older) => self.bytes -= older.len(),
+            None => self.order.push_back(labels),
         }
     }
 
@@ -54,25 +61,32 @@ impl AlertQueue {
     fn take(&mut self, most: usize) -> Vec<WaitingAlert> {
         let count = most.min(self.order.len());
         let labels = self.order.drain(..count).collect::<Vec<_>>().into_iter();
-        labels
+        let taken: Vec<WaitingAlert> = labels
             .filter_map(|labels| self.alerts.remove(&labels).map(|alert| (labels, alert)))
-            .collect()
+            .collect();
+        self.bytes -= taken.iter().map(|(_, alert)| alert.len()).sum::<usize>();
+        taken
     }
 
     /// Puts alerts back that could not be sent. A newer state of an alert replaces them.
     fn put_back(&mut self, alerts: Vec<WaitingAlert>) {
         for (labels, alert) in alerts.into_iter().rev() {
             if !self.alerts.contains_key(&labels) {
+                self.bytes += alert.len();
                 self.alerts.insert(labels.clone(), alert);
                 self.order.push_front(labels);
             }
         }
     }
 
-    /// Drops the oldest alerts above a limit. Returns their number.
-    fn shrink(&mut self, most: usize) -> usize {
+    /// Drops the oldest alerts above a number, and above a number of bytes. Returns their number.
+    fn shrink(&mut self, most: usize, most_bytes: usize) -> usize {
         let excess = self.order.len().saturating_sub(most);
-        self.take(excess).len()
+        let mut dropped = self.take(excess).len();
+        while self.bytes > most_bytes {
+            dropped += self.take(1).len();
+        }
+        dropped
     }
 }
 
@@ -149,7 +163,7 @@ impl Alertmanager {
         let dropped = {
             let mut queue = self.queue.lock();
             alerts.iter().for_each(|alert| queue.push(alert.clone()));
-            let dropped = queue.shrink(self.most);
+            let dropped = queue.shrink(self.most, MAX_WAITING_BYTES);
             self.metrics.waiting.set(queue.order.len() as f64);
             dropped
         };
@@ -223,7 +237,7 @@ impl Alertmanager {
         let dropped = {
             let mut queue = self.queue.lock();
             queue.put_back(batch);
-            let dropped = queue.shrink(self.most);
+            let dropped = queue.shrink(self.most, MAX_WAITING_BYTES);
             self.metrics.waiting.set(queue.order.len() as f64);
             dropped
         };
@@ -319,7 +333,11 @@ mod tests {
         for name in ["a", "b", "c"] {
             queue.push(alert(name, "firing"));
         }
-        assert_eq!(queue.shrink(2), 1);
-        assert_eq!(names(&queue.take(10)), ["b", "c"]);
+        assert_eq!(queue.shrink(2, 100), 1);
+        queue.push(alert("b", "resolved"));
+        assert_eq!(queue.shrink(2, 14), 0);
+        assert_eq!(queue.shrink(2, 13), 1);
+        assert_eq!(names(&queue.take(10)), ["c"]);
+        assert_eq!(queue.bytes, 0);
     }
 }

@@ -38,6 +38,8 @@ pub(super) type KnownSources = HashMap<QueryAddress, HashSet<Key>>;
 pub(super) struct LiveBackend<'a> {
     engine: &'a RuleEngine,
     now: UnixNanos,
+    /// The time from the evaluation's own time to `now`, in milliseconds. Queries read so much later.
+    late: Millis,
     /// Has an entry for each query of a rule, and none for those of templates.
     sources: &'a mut KnownSources,
     /// The time that the queries took.
@@ -45,10 +47,16 @@ pub(super) struct LiveBackend<'a> {
 }
 
 impl<'a> LiveBackend<'a> {
-    pub(super) fn new(engine: &'a RuleEngine, now: UnixNanos, sources: &'a mut KnownSources) -> Self {
+    /// `late`: the time from the evaluation's own time to `now`, in milliseconds.
+    pub(super) fn new(
+        engine: &'a RuleEngine,
+        (now, late): (UnixNanos, Millis),
+        sources: &'a mut KnownSources,
+    ) -> Self {
         Self {
             engine,
             now,
+            late,
             sources,
             took: HashMap::new(),
         }
@@ -72,7 +80,8 @@ impl<'a> LiveBackend<'a> {
             max_samples,
             ..Options::default()
         };
-        let (value, _) = query.instant_with(&asked, at.saturating_add(AHEAD_MS), &options)?;
+        let at = at.saturating_add(self.late).saturating_add(AHEAD_MS);
+        let (value, _) = query.instant_with(&asked, at, &options)?;
         let is_stale = is_watched && self.is_stale(query);
         QueryAnswer::from_instant(value, is_stale)
     }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use tidegate_engine::UnixNanos;
 use tidegate_promql::Labels;
-use tidegate_rules::{ActiveAlert, RuleGroup, RuleOptions, RuleSample};
+use tidegate_rules::{ActiveAlert, RuleDefinition, RuleOptions, RuleSample};
 
 use super::alertmanager::{Alertmanager, WaitingAlert};
 use super::config::RulesConfig;
@@ -64,14 +64,14 @@ impl RuleEngine {
         count_lost(&self.component, SampleLoss::Histogram, histograms);
     }
 
-    /// Gives alerts of a group to all Alertmanagers.
-    pub(super) fn send(&self, alerts: &[ActiveAlert], group: &RuleGroup) {
+    /// Gives alerts to all Alertmanagers.
+    pub(super) fn send(&self, alerts: &[(&RuleDefinition, ActiveAlert)]) {
         if self.alertmanagers.is_empty() || alerts.is_empty() {
             return;
         }
-        let alerts = alerts.iter().map(|alert| {
+        let alerts = alerts.iter().map(|(rule, alert)| {
             let labels = labelled(alert, &self.external);
-            let json = json_of(alert, &labels, group, &self.options.external_url);
+            let json = json_of(alert, &labels, rule, &self.options.external_url);
             (labels, json)
         });
         let alerts: Vec<WaitingAlert> = alerts.collect();

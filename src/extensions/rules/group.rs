@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
-use tidegate_engine::{UnixNanos, clock};
+use tidegate_engine::{Key, UnixNanos, clock};
 use tidegate_promql::Millis;
 use tidegate_rules::{AlertState, GroupState, RuleDefinition, RuleGroup, SavedAlerts, save};
 use tokio::time::sleep;
@@ -30,8 +30,8 @@ static EVALUATIONS: Turns = Turns::of(4);
 const KEEP_AGAIN: Duration = Duration::from_secs(1);
 
 /// The part of a group that evaluations change.
-struct Evaluated {
-    state: GroupState,
+pub(super) struct Evaluated {
+    pub(super) state: GroupState,
     sources: KnownSources,
 }
 
@@ -90,10 +90,26 @@ impl GroupRun {
     }
 
     /// Takes over the state of its predecessor.
-    pub(super) fn adopt(&self, previous: GroupState) {
-        if let Some(evaluated) = &mut *self.evaluated.lock() {
-            evaluated.state.adopt(previous);
+    pub(super) fn adopt(&self, previous: Evaluated) {
+        let mut evaluated = self.evaluated.lock();
+        let Some(evaluated) = &mut *evaluated else {
+            return;
+        };
+        // A dead source would otherwise be forgotten, and its alerts would resolve.
+        let group = previous.state.group().clone();
+        let mut known: HashMap<String, HashSet<Key>> = HashMap::new();
+        for rule in &group.rules {
+            let sources = previous.sources.get(&address(&rule.expr));
+            if let Some(sources) = sources.filter(|sources| !sources.is_empty()) {
+                known.insert(rule.expr.to_string(), sources.clone());
+            }
         }
+        for rule in self.group.rules.iter().filter(|_| !known.is_empty()) {
+            if let Some(sources) = known.get(&rule.expr.to_string()) {
+                evaluated.sources.insert(address(&rule.expr), sources.clone());
+            }
+        }
+        evaluated.state.adopt(previous.state);
     }
 
     /// Takes over alerts that a previous run has kept. Returns their number.
@@ -105,14 +121,20 @@ impl GroupRun {
     }
 
     /// Ends the group, and gives its state to its successor. `None`: an evaluation is still under way.
-    pub(super) fn take_state(&self) -> Option<GroupState> {
-        let mut evaluated = self.evaluated.try_lock()?;
-        evaluated.take().map(|evaluated| evaluated.state)
+    pub(super) fn take_state(&self) -> Option<Evaluated> {
+        self.evaluated.try_lock()?.take()
     }
 
     /// The state after the last evaluation.
     pub(super) fn report(&self) -> Arc<GroupReport> {
         self.report.lock().clone()
+    }
+
+    /// Keeps the alerts that it has taken over. Until its first evaluation, the storage has those.
+    pub(super) fn keep_taken(&self, at: Millis) {
+        let evaluated = self.evaluated.lock();
+        let states = evaluated.iter().map(|evaluated| &evaluated.state);
+        self.kept.lock().bytes = Some(save(states, at).into());
     }
 
     /// The alerts of the last evaluation as they are kept.
@@ -134,7 +156,7 @@ impl GroupRun {
             if self.engine.shared.health.is_ready() {
                 let group = self.clone();
                 // A panic is in the log. The next evaluation goes on.
-                EVALUATIONS.in_background(move || group.evaluate()).await;
+                EVALUATIONS.in_background(move || group.evaluate(due)).await;
             }
             let (next, missed) = next_slot(due, interval, unix_now());
             self.metrics.missed.increment(missed);
@@ -149,22 +171,28 @@ impl GroupRun {
         hasher.finish() % interval
     }
 
-    fn evaluate(&self) {
+    /// Evaluates the rules on the present. `due` is the time of the evaluation for alerts and samples: if the time at which it
+    /// begins counted, an alert would miss its `for` by some milliseconds, and fire an interval later.
+    fn evaluate(&self, due: UnixNanos) {
         let mut evaluated = self.evaluated.lock();
         let Some(Evaluated { state, sources }) = &mut *evaluated else {
             return;
         };
         let (began, now) = (Instant::now(), unix_now());
-        let at = millis(clock::wall(now));
-        let mut backend = LiveBackend::new(&self.engine, now, sources);
+        let at = millis(clock::wall(due));
+        let late = millis(clock::wall(now)).saturating_sub(at).max(0);
+        let mut backend = LiveBackend::new(&self.engine, (now, late), sources);
         let summary = state.evaluate(at, &mut backend);
         let took_by_query = backend.took;
-        let interval = millis_of(self.interval);
-        let due = state.due_alerts(at, millis_of(self.engine.config.resend_delay), interval);
-        self.engine.send(&due, &self.group);
+        let (resend_delay, interval) = (self.engine.config.resend_delay, self.interval);
+        let alerts = state.due_alerts(at, millis_of(resend_delay), millis_of(interval));
+        self.engine.send(&alerts);
+        drop(alerts);
         let took = began.elapsed();
         self.metrics.evaluations.increment(self.group.rules.len() as u64);
         self.metrics.failures.increment(summary.failures as u64);
+        let template_errors = summary.template_errors as u64;
+        self.metrics.template_errors.increment(template_errors);
         self.metrics.duration.record(took.as_secs_f64());
         let took_of = |rule: &RuleDefinition| {
             let took = took_by_query.get(&address(&rule.expr));
@@ -186,6 +214,7 @@ impl GroupRun {
     /// Saves the alerts if they have changed.
     fn keep(&self, state: &GroupState, report: &GroupReport, at: Millis) {
         let mut hasher = DefaultHasher::new();
+        state.waiting().hash(&mut hasher);
         for (number, rule) in report.rules.iter().enumerate() {
             for alert in &rule.alerts {
                 (number, &alert.labels, alert.active_at, alert.fired_at).hash(&mut hasher);

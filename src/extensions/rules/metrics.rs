@@ -10,6 +10,7 @@ use metrics::{Counter, Gauge, Histogram, counter, gauge, histogram};
 pub(super) struct GroupMetrics {
     pub(super) evaluations: Counter,
     pub(super) failures: Counter,
+    pub(super) template_errors: Counter,
     pub(super) missed: Counter,
     pub(super) duration: Histogram,
 }
@@ -24,6 +25,7 @@ impl GroupMetrics {
         Self {
             evaluations: counter!("tidegate_rule_evaluations_total", &labels),
             failures: counter!("tidegate_rule_evaluation_failures_total", &labels),
+            template_errors: counter!("tidegate_rule_template_errors_total", &labels),
             missed: counter!("tidegate_rule_evaluations_missed_total", &labels),
             duration: histogram!("tidegate_rule_group_duration_seconds", &labels),
         }

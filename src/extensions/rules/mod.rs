@@ -26,22 +26,21 @@ use async_trait::async_trait;
 use parking_lot::Mutex;
 use tidegate_engine::clock;
 use tidegate_promql::Millis;
-use tidegate_rules::GroupState;
 use tokio::task::JoinHandle;
-use tokio::time::{MissedTickBehavior, interval, timeout_at};
+use tokio::time::{MissedTickBehavior, interval, sleep, timeout_at};
 use tokio_util::sync::CancellationToken;
 
 use self::alertmanager::{WaitingAlert, count_unsent};
 use self::config::RulesConfig;
 use self::engine::RuleEngine;
 use self::files::LoadedRules;
-use self::group::GroupRun;
+use self::group::{Evaluated, GroupRun};
 use self::saved::{AlertsFile, NotKept};
 use super::rule_status::{GroupReport, ReportsRules, RuleReporters};
 use crate::component::shared::Phase;
 use crate::component::worker::in_background;
 use crate::component::{
-    ComponentError, ConfigType, Context, Extension, ExtensionFactory, Factory, Lifecycle, unix_now,
+    ComponentError, ConfigType, Context, Extension, ExtensionFactory, Factory, Lifecycle, Shared, unix_now,
 };
 use crate::prom::catalog::millis as millis_at;
 
@@ -49,7 +48,7 @@ use crate::prom::catalog::millis as millis_at;
 const ATTEND: Duration = Duration::from_secs(1);
 
 /// The state of an instance that has stopped is for its successor only if this starts within this time.
-const SUCCESSION: Duration = Duration::from_secs(30);
+const SUCCESSION: Duration = Duration::from_secs(120);
 
 /// The factory of `rules`.
 pub static FACTORY: ExtensionFactory = Factory {
@@ -72,7 +71,7 @@ struct Transfers(Mutex<HashMap<String, Transfer>>);
 /// The state of an instance that has stopped.
 struct Transfer {
     since: Instant,
-    groups: Vec<GroupState>,
+    groups: Vec<Evaluated>,
     /// The alerts that were not sent, by Alertmanager.
     alerts: Vec<UnsentAlerts>,
 }
@@ -163,12 +162,13 @@ impl RulesExtension {
             return false;
         };
         let now = unix_now();
-        for mut state in left.groups {
-            let successor = self.groups.iter().find(|group| group.succeeds(state.group()));
+        for mut previous in left.groups {
+            let mut groups = self.groups.iter();
+            let successor = groups.find(|group| group.succeeds(previous.state.group()));
             match successor {
-                Some(successor) => successor.adopt(state),
+                Some(successor) => successor.adopt(previous),
                 None => {
-                    let ended = state.end(millis_at(clock::wall(now)));
+                    let ended = previous.state.end(millis_at(clock::wall(now)));
                     self.engine.record(&ended, now);
                 }
             }
@@ -195,8 +195,9 @@ impl RulesExtension {
             }
             return;
         }
+        let since = Instant::now();
         let transfer = Transfer {
-            since: Instant::now(),
+            since,
             groups: self
                 .groups
                 .iter()
@@ -206,6 +207,7 @@ impl RulesExtension {
         };
         let transfers = shared.parts.get(Transfers::default);
         transfers.0.lock().insert(self.base.id.to_string(), transfer);
+        tokio::spawn(discard(shared.clone(), self.base.id.clone(), since));
     }
 
     /// Opens the storage. Alerts that it has kept go to groups that have no predecessor.
@@ -216,26 +218,26 @@ impl RulesExtension {
         let storage = self.base.storage("storage", storage)?;
         let file = Arc::new(AlertsFile::of(storage, &self.base.path));
         *self.file.lock() = Some(file.clone());
-        if !restores {
-            return Ok(());
-        }
         let groups = self.groups.clone();
         let restoring = in_background(move || {
             let at = millis_at(clock::wall(unix_now()));
-            let mut saved = file.read()?;
+            let mut saved = if restores { file.read()? } else { Vec::new() };
             let mut restored = 0;
             for alerts in &mut saved {
                 for group in &*groups {
                     restored += group.restore(alerts, at);
                 }
             }
+            groups.iter().for_each(|group| group.keep_taken(at));
             Ok::<_, NotKept>(restored)
         });
         let restored = restoring
             .await
             .map_err(|error| self.base.error(error.to_string()))?;
         let restored = restored.map_err(|error| self.base.error(format!("storage: {error}")))?;
-        tracing::info!(extension = %self.base.id, alerts = restored, "the alerts are restored");
+        if restores {
+            tracing::info!(extension = %self.base.id, alerts = restored, "the alerts are restored");
+        }
         Ok(())
     }
 
@@ -279,7 +281,21 @@ impl RulesExtension {
     }
 }
 
-/// The alerts of all groups as they are kept. `None`: a group has not been evaluated yet, and the file may have its alerts.
+/// Waits for the successor of an instance, and discards what is there for it if none has come.
+async fn discard(shared: Arc<Shared>, id: Arc<str>, since: Instant) {
+    sleep(SUCCESSION).await;
+    let transfers = shared.parts.get(Transfers::default);
+    let discarded = {
+        let mut all = transfers.0.lock();
+        let is_left = all.get(&*id).is_some_and(|left| left.since == since);
+        if is_left { all.remove(&*id) } else { None }
+    };
+    for (alertmanager, alerts) in discarded.map(|left| left.alerts).unwrap_or_default() {
+        count_unsent(&id, &alertmanager, alerts.len());
+    }
+}
+
+/// The alerts of all groups as they are kept. `None`: there is no storage.
 fn kept_alerts(groups: &[Arc<GroupRun>]) -> Option<Vec<Arc<[u8]>>> {
     groups.iter().map(|group| group.kept()).collect()
 }

@@ -8,7 +8,7 @@ use bytes::Bytes;
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::{Map, Value, json};
 use tidegate_promql::{Labels, Millis};
-use tidegate_rules::{ActiveAlert, RuleGroup};
+use tidegate_rules::{ActiveAlert, RuleDefinition};
 
 /// The text of a time.
 fn shown(time: Millis) -> String {
@@ -30,7 +30,12 @@ pub(super) fn labelled(alert: &ActiveAlert, external: &Labels) -> Labels {
 }
 
 /// The JSON of an alert with these labels. `external_url`: where its query shows; empty: nowhere.
-pub(super) fn json_of(alert: &ActiveAlert, labels: &Labels, group: &RuleGroup, external_url: &str) -> Bytes {
+pub(super) fn json_of(
+    alert: &ActiveAlert,
+    labels: &Labels,
+    rule: &RuleDefinition,
+    external_url: &str,
+) -> Bytes {
     let mut body = json!({
         "labels": object(labels),
         "annotations": object(&alert.annotations),
@@ -39,9 +44,7 @@ pub(super) fn json_of(alert: &ActiveAlert, labels: &Labels, group: &RuleGroup, e
     if let Some(end) = alert.resolved_at.or(alert.valid_until) {
         body["endsAt"] = shown(end).into();
     }
-    let name = alert.labels.get("alertname");
-    let rule = group.rules.iter().find(|rule| rule.name == name);
-    if let Some(rule) = rule.filter(|_| !external_url.is_empty()) {
+    if !external_url.is_empty() {
         let expr = rule.expr.to_string();
         let expr = utf8_percent_encode(&expr, NON_ALPHANUMERIC);
         body["generatorURL"] = format!("{external_url}/graph?g0.expr={expr}&g0.tab=1").into();

@@ -2,13 +2,13 @@
 
 //! One rule of a group.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use tidegate_config::Node;
 use tidegate_promql::Query;
 
-use super::{AlertTerms, FieldReader, RuleDefinition, RuleKind};
+use super::{AlertTerms, FieldReader, MAX_RULES, RuleDefinition, RuleKind};
 use crate::template::Template;
 
 /// The fields that only an alert has.
@@ -21,21 +21,24 @@ pub(super) fn read_rules(
     fields: &mut FieldReader<'_>,
 ) -> Vec<RuleDefinition> {
     let mut rules: Vec<RuleDefinition> = Vec::new();
+    let mut lines = HashMap::new();
     for node in fields.items(group, "rules") {
         let Some(rule) = read_rule(node, labels, fields) else {
             continue;
         };
-        let is_same = |known: &&RuleDefinition| {
-            known.is_like(&rule) && known.kind == rule.kind && known.expr.to_string() == rule.expr.to_string()
-        };
-        if let Some(known) = rules.iter().find(is_same) {
+        let key = format!("{:?} {}", (&rule.name, &rule.labels, &rule.kind), rule.expr);
+        if let Some(line) = lines.insert(key, rule.line) {
             let why = format!(
-                "rule {:?} is repeated in the same group: it stands on line {}",
-                rule.name, known.line
+                "rule {:?} is repeated in the same group: it stands on line {line}",
+                rule.name
             );
             fields.problems.at(node).error(why);
         }
         rules.push(rule);
+        // The caller reports them.
+        if rules.len() > MAX_RULES {
+            break;
+        }
     }
     rules
 }

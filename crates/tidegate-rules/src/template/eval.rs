@@ -236,6 +236,7 @@ impl<'d, 'q> Expansion<'d, 'q> {
             arguments.push(value);
         }
         arguments.extend(last);
+        self.spend(arguments.iter().map(TemplateValue::size).sum())?;
         let value = match (name, arguments.as_slice()) {
             ("and" | "or", [.., last]) => last.clone(),
             ("query", [text]) => self.query(text.text()?)?,

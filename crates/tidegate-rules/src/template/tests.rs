@@ -138,6 +138,9 @@ fn steps_and_output_are_bounded() {
     assert!(expand(&nested).unwrap_err().contains("steps"));
     let doubled = "{{ $x := \"0123456789abcdef\" }}".to_owned() + &"{{ $x = print $x $x }}".repeat(20);
     assert!(expand(&doubled).unwrap_err().contains("bytes at most"));
+    let wide = "{{ $x := printf \"%256s\" \"\" }}{{ $x = print".to_owned() + &" $x".repeat(200) + " }}";
+    let equal = wide + "{{ if eq" + &" $x".repeat(1000) + " }}{{ end }}";
+    assert!(expand(&equal).unwrap_err().contains("steps"));
     let deep = "{{ ".to_owned() + &"(".repeat(100) + "1" + &")".repeat(100) + " }}";
     assert!(expand(&deep).unwrap_err().contains("parentheses"));
     let blocks = "{{ if true }}".repeat(100) + &"{{ end }}".repeat(100);

@@ -47,6 +47,15 @@ impl From<&str> for TemplateValue {
 }
 
 impl TemplateValue {
+    /// The steps that a function needs to read it.
+    pub(super) fn size(&self) -> usize {
+        match self {
+            Self::Text(text) => text.len() / 64,
+            Self::List(list) => list.len(),
+            _ => 0,
+        }
+    }
+
     /// Whether a condition accepts it: it is not empty and not zero.
     pub(super) fn is_true(&self) -> bool {
         match self {

@@ -54,6 +54,26 @@ fn a_firing_alert_fires_at_once_after_a_restart() {
 }
 
 #[test]
+fn an_alert_that_waits_for_its_series_outlasts_a_second_restart() {
+    let bytes = saved(ALERT, &[0, MINUTE]);
+    let mut group = restored(&bytes, 10 * MINUTE);
+    let mut answers = Answers::default();
+    group.evaluate(10 * MINUTE, &mut answers);
+    assert_eq!((states(&group).len(), group.waiting()), (0, 2));
+    let bytes = save([&group], 11 * MINUTE);
+    let mut group = restored(&bytes, 20 * MINUTE);
+    answers.set("m", &[("host=a", 7.0)]);
+    group.evaluate(20 * MINUTE, &mut answers);
+    assert_eq!(states(&group), [AlertState::Pending]);
+    let (_, alert) = group.alerts().next().unwrap();
+    assert_eq!(alert.active_at, 19 * MINUTE, "a minute of two has passed");
+    group.evaluate(21 * MINUTE, &mut answers);
+    assert_eq!(states(&group), [AlertState::Firing]);
+    group.evaluate(31 * MINUTE, &mut answers);
+    assert_eq!(group.waiting(), 0, "the other one is forgotten after ten minutes");
+}
+
+#[test]
 fn an_alert_whose_series_does_not_come_back_is_forgotten() {
     let bytes = saved(ALERT, &[0, 2 * MINUTE]);
     let mut group = restored(&bytes, 3 * MINUTE);

@@ -16,7 +16,7 @@ use std::sync::Arc;
 use tidegate_config::Problems;
 
 use crate::file::{RuleGroup, parse_rules};
-use file::TestFile;
+use file::{TestFile, UnitTest};
 
 /// Gives the name and the text of each file of one entry of `rule_files`, which may be a pattern.
 ///
@@ -56,22 +56,64 @@ impl fmt::Display for Report {
     }
 }
 
+/// A file of unit tests with the rules that it names.
+pub struct UnitTests {
+    file: TestFile,
+    groups: Vec<Arc<RuleGroup>>,
+}
+
+/// A test of a file.
+pub struct UnitCase<'t> {
+    /// Its name. Tests without one have their number, from 1 on.
+    pub name: String,
+    test: &'t UnitTest,
+    tests: &'t UnitTests,
+}
+
+impl UnitTests {
+    /// Reads a file of unit tests, and its rule files.
+    ///
+    /// # Errors
+    /// All that is wrong with the files, as a text.
+    pub fn read(name: &str, text: &str, load: RuleLoader<'_>) -> Result<Self, String> {
+        let file = file::read(name, text)?;
+        let groups = groups(&file, load)?;
+        Ok(Self { file, groups })
+    }
+
+    /// The tests in their order.
+    pub fn cases(&self) -> impl Iterator<Item = UnitCase<'_>> {
+        let tests = self.file.tests.iter().enumerate();
+        tests.map(|(at, test)| UnitCase {
+            name: match test.name.as_str() {
+                "" => format!("test {}", at + 1),
+                name => name.to_owned(),
+            },
+            test,
+            tests: self,
+        })
+    }
+}
+
+impl UnitCase<'_> {
+    /// Runs the test. Returns what failed, as `promtool` shows it.
+    pub fn run(&self) -> Vec<String> {
+        runner::run(self.test, &self.tests.file, &self.tests.groups)
+    }
+}
+
 /// Runs a file of unit tests.
 pub fn run(name: &str, text: &str, load: RuleLoader<'_>) -> Report {
     let mut report = Report {
         name: name.to_owned(),
         ..Report::default()
     };
-    let file = file::read(name, text).and_then(|file| {
-        let groups = groups(&file, load)?;
-        Ok((file, groups))
-    });
-    match file {
+    match UnitTests::read(name, text, load) {
         Err(why) => report.failures.push(why),
-        Ok((file, groups)) => {
-            for test in &file.tests {
+        Ok(tests) => {
+            for case in tests.cases() {
                 report.tests += 1;
-                report.failures.extend(runner::run(test, &file, &groups));
+                report.failures.extend(case.run());
             }
         }
     }
