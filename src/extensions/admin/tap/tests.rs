@@ -8,11 +8,11 @@ use serde_json::Value;
 
 use super::*;
 use crate::batch::{Batch, Signal, json, wire};
-use crate::component::Lifecycle;
 use crate::component::graph_metrics::GraphMetrics;
 use crate::component::overview::{Overview, PipelineOverview};
-use crate::component::tap::{TapPoint, TapSide, TapSite};
+use crate::component::tap::{TapPoint, TapSide, TapSite, TapTarget, Taps};
 use crate::component::testing::{context, options, settings};
+use crate::component::{Account, Lifecycle};
 use crate::config::Class;
 use crate::extensions::admin::Admin;
 use crate::net::pages::testing::fetch;
@@ -87,6 +87,49 @@ async fn a_tap_shows_its_items_then_skipped_batches_and_the_end() {
     assert_eq!((&**name, &data["reason"]), ("end", &json!("limit")));
     admin.stop(Instant::now() + Duration::from_secs(60)).await;
     assert_eq!(admin.base.shared.memory.reserved_bytes(), 0);
+}
+
+#[tokio::test]
+async fn a_large_batch_is_read_in_order_and_its_memory_is_given_back() {
+    let (taps, memory) = (Arc::<Taps>::default(), Arc::<Account>::default());
+    let (class, side) = (Class::Exporter, TapSide::Input);
+    let id: Arc<str> = "debug".into();
+    let site = TapSite {
+        class,
+        id: id.clone(),
+        pipeline: None,
+        signal: Signal::Logs,
+        side,
+    };
+    let target = TapTarget {
+        class,
+        id,
+        pipeline: None,
+        side,
+    };
+    let point = taps.point(site);
+    let mut reader = taps.open(target, 1, &memory).unwrap();
+    let records: Vec<Value> = (0..1500_u32)
+        .map(|number| json!({"body": {"intValue": number.to_string()}}))
+        .collect();
+    let request = json!({"resourceLogs": [{"scopeLogs": [{"logRecords": records}]}]}).to_string();
+    let bytes = json::to_protobuf(Signal::Logs, request.as_bytes()).unwrap();
+    point.pass(&Batch::new(wire::check(Signal::Logs, bytes).unwrap()));
+    let filter = TapFilter::parse(&[]).unwrap();
+    let mut rest = reader.next().await.map(UnreadBatch::of);
+    let mut bodies = Vec::new();
+    while let Some(unread) = rest.take() {
+        let piece = items::read(unread, &filter, usize::MAX).unwrap();
+        for line in &piece.lines {
+            let item: Value = serde_json::from_str(line).unwrap();
+            let body = &item["resourceLogs"][0]["scopeLogs"][0]["logRecords"][0]["body"];
+            bodies.push(body["intValue"].as_str().unwrap().to_owned());
+        }
+        rest = piece.rest;
+    }
+    let expected: Vec<String> = (0..1500_u32).map(|number| number.to_string()).collect();
+    assert_eq!(bodies, expected);
+    assert_eq!(memory.reserved_bytes(), 0);
 }
 
 #[tokio::test]
