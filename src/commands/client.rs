@@ -260,8 +260,8 @@ pub(super) fn labels(object: &Value) -> String {
     let pairs = pairs
         .filter(|(key, _)| *key != "__name__")
         .map(|(key, value)| match value {
-            Value::String(text) => format!("{key}={text:?}"),
-            other => format!("{key}=\"{other}\""),
+            Value::String(text) => format!("{}={text:?}", printable(key)),
+            other => format!("{}=\"{}\"", printable(key), printable(&other.to_string())),
         });
     let pairs: Vec<String> = pairs.collect();
     if pairs.is_empty() {
@@ -438,6 +438,8 @@ mod tests {
             r#"{a="1\"", b="2"}"#
         );
         assert_eq!(labels(&json!({})), "");
+        let hostile = labels(&json!({"a\u{1b}": "b\u{1b}", "c": ["\u{9b}"]}));
+        assert!(!hostile.contains(is_obeyed), "{hostile}");
     }
 
     #[test]
