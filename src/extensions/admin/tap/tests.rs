@@ -5,6 +5,8 @@
 use std::time::SystemTime;
 
 use serde_json::Value;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
 
 use super::*;
 use crate::batch::{Batch, Signal, json, wire};
@@ -15,6 +17,7 @@ use crate::component::testing::{context, options, settings};
 use crate::component::{Account, Lifecycle};
 use crate::config::Class;
 use crate::extensions::admin::Admin;
+use crate::net::Endpoint;
 use crate::net::pages::testing::fetch;
 
 /// A started extension of a gateway with the exporter `debug`.
@@ -145,6 +148,31 @@ async fn requests_without_permission_or_component_are_refused() {
     for parameters in ["", "component=debug&limit=0", "component=debug&where=%7B"] {
         assert_eq!(status("tap: true", parameters).await, 400, "{parameters}");
     }
+}
+
+/// The status of a request for a tap that a web page of `site` sends.
+async fn status_for_site(admin: &Admin, site: &str) -> String {
+    let Endpoint::Tcp { host, port } = admin.local() else {
+        panic!("not TCP");
+    };
+    let mut stream = TcpStream::connect((host.as_str(), port)).await.unwrap();
+    let request =
+        format!("GET {PATH}?component=debug HTTP/1.1\r\nhost: localhost\r\nsec-fetch-site: {site}\r\n\r\n");
+    stream.write_all(request.as_bytes()).await.unwrap();
+    let mut status = [0; "HTTP/1.1 200".len()];
+    stream.read_exact(&mut status).await.unwrap();
+    String::from_utf8_lossy(&status).into_owned()
+}
+
+#[tokio::test]
+async fn web_pages_of_other_sites_can_t_use_up_the_taps() {
+    let admin = started("tap: true").await;
+    for site in ["cross-site", "same-site"] {
+        assert_eq!(status_for_site(&admin, site).await, "HTTP/1.1 403", "{site}");
+    }
+    assert_eq!(status_for_site(&admin, "same-origin").await, "HTTP/1.1 200");
+    let admin = started("tap: true, cors: {allowed_origins: ['https://a.example']}").await;
+    assert_eq!(status_for_site(&admin, "cross-site").await, "HTTP/1.1 200");
 }
 
 #[test]
