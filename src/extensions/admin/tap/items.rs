@@ -3,7 +3,7 @@
 //! The items of a batch as lines of OTLP/JSON, and the conditions that select them.
 
 use serde_json::Value;
-use tidegate_promql::{Labels, Matcher, NAME, Query};
+use tidegate_promql::{Labels, Matcher, NAME, Query, QueryError};
 
 use crate::batch::{Batch, Signal, json};
 use crate::component::tap::{MAX_TAP_BYTES, TappedBatch};
@@ -37,22 +37,24 @@ impl TapFilter {
                 texts.len()
             ));
         }
-        let mut matchers = Vec::new();
-        for text in texts.iter().map(|text| text.trim()) {
-            if text.is_empty() {
-                continue;
+        let texts = texts.iter().map(|text| text.trim());
+        let selectors: Vec<String> = texts.filter(|text| !text.is_empty()).map(selector).collect();
+        let wrong = |error: QueryError| format!("where: {error}");
+        for text in &selectors {
+            let query = Query::parse(text).map_err(wrong)?;
+            if query.selection().is_none() {
+                return Err(format!("where: `{text}` is not a selector"));
             }
-            let selector = if text.contains('{') || !text.contains('=') {
-                text.to_owned()
-            } else {
-                format!("{{{text}}}")
-            };
-            let query = Query::parse(&selector).map_err(|error| format!("where: {error}"))?;
-            let selection = query.selection();
-            let selection = selection.ok_or_else(|| format!("where: `{text}` is not a selector"))?;
-            matchers.extend(selection.matchers);
         }
-        Ok(Self(matchers))
+        if selectors.is_empty() {
+            return Ok(Self(Vec::new()));
+        }
+        // The patterns of one query have a bound together. A line break ends comments.
+        let all = Query::parse(&selectors.join("\nor\n")).map_err(wrong)?;
+        let selections = all.selections().into_iter();
+        Ok(Self(
+            selections.flat_map(|selection| selection.matchers).collect(),
+        ))
     }
 
     fn accepts(&self, labels: impl FnOnce() -> Labels) -> bool {
@@ -111,6 +113,16 @@ impl UnreadBatch {
         self.tapped
             .held
             .keep(later.saturating_add(self.tapped.batch.bytes()));
+    }
+}
+
+/// A condition with its braces. Braces in quotes belong to a pattern.
+fn selector(text: &str) -> String {
+    let before_quote = text.split(['"', '\'', '`']).next().unwrap_or_default();
+    if before_quote.contains('{') || !text.contains('=') {
+        text.to_owned()
+    } else {
+        format!("{{{text}}}")
     }
 }
 
@@ -409,6 +421,8 @@ mod tests {
         let logs = |condition| selected(Signal::Logs, LOGS, &[condition]).len();
         assert_eq!(logs("severity=\"ERROR\""), 1);
         assert_eq!(logs("body=~\".*start.*\""), 1);
+        assert_eq!(logs("body=~\"s[a-z]{6}\""), 1);
+        assert_eq!(logs("{body=~\"s[a-z]{6}\"} # a comment"), 1);
         assert_eq!(logs("name=\"x\""), 0);
         let wrong = |text: &str| TapFilter::parse(&[text.to_owned()]).is_err();
         assert!(wrong("{") && wrong("sum(a)") && wrong("a=~\"(\"") && !wrong(" "));
@@ -456,5 +470,17 @@ mod tests {
         }]}]}]});
         let (lines, is_cut) = lines(Signal::Metrics, &request.to_string(), &filter, usize::MAX);
         assert_eq!((lines.len(), is_cut), (3, true));
+    }
+
+    #[test]
+    fn the_patterns_of_all_conditions_have_one_bound() {
+        let condition = |number: usize| format!("body=~\"(a{{1000}}b{{{number}}}){{20}}c\"");
+        let parse = |conditions: usize| {
+            let conditions: Vec<String> = (1..=conditions).map(condition).collect();
+            TapFilter::parse(&conditions)
+        };
+        assert!(parse(1).is_ok());
+        let error = parse(MAX_CONDITIONS).err().unwrap();
+        assert!(error.contains("too large together"), "{error}");
     }
 }
