@@ -6,7 +6,7 @@ use serde_json::Value;
 use tidegate_promql::{Labels, Matcher, NAME, Query, QueryError};
 
 use crate::batch::{Batch, Signal, json};
-use crate::component::tap::{MAX_TAP_BYTES, TappedBatch};
+use crate::component::tap::{self, MAX_TAP_BYTES, TappedBatch};
 use crate::component::{Held, NoRoom};
 use crate::delivery::ExportRequest;
 
@@ -88,7 +88,7 @@ impl UnreadBatch {
     fn cut(&mut self) -> Result<(), NoRoom> {
         while self.tapped.batch.items() > PIECE_ITEMS {
             // Both sides may have all that is not an item, such as attributes of the resource.
-            self.tapped.held.try_grow_quietly(self.tapped.batch.bytes())?;
+            tap::reserve(&mut self.tapped.held, self.tapped.batch.bytes())?;
             let middle = (self.tapped.batch.items() / 2).next_multiple_of(PIECE_ITEMS);
             let Some((first, second)) = self.tapped.batch.split_at(middle) else {
                 break;
@@ -155,7 +155,7 @@ pub(super) fn read(mut unread: UnreadBatch, filter: &TapFilter, most: usize) -> 
     let request = ExportRequest::new(first.clone());
     let bytes = request.json_bytes().saturating_mul(1 + TREE_FACTOR);
     let mut held = Held::ours(unread.tapped.held.account().clone());
-    held.try_grow_quietly(bytes.saturating_add(request.message_bytes()))?;
+    tap::reserve(&mut held, bytes.saturating_add(request.message_bytes()))?;
     let encoded = first.payload.encode();
     let text = json::to_json(&encoded).map_err(|error| Unshown::Invalid(error.to_string()))?;
     let mut lines = Lines::new(most, &mut held);
@@ -282,7 +282,7 @@ impl<'a> Lines<'a> {
         let bytes: usize = parts.iter().map(|part| part.len()).sum();
         let more = self.bytes.saturating_add(bytes);
         let is_allowed = self.lines.len() < self.most && (self.lines.is_empty() || more <= MAX_TAP_BYTES);
-        if !is_allowed || self.held.try_grow_quietly(bytes).is_err() {
+        if !is_allowed || tap::reserve(self.held, bytes).is_err() {
             return false;
         }
         self.lines.push(parts.concat());
