@@ -158,7 +158,7 @@ pub(super) fn read(mut unread: UnreadBatch, filter: &TapFilter, most: usize) -> 
     tap::reserve(&mut held, bytes.saturating_add(request.message_bytes()))?;
     let encoded = first.payload.encode();
     let text = json::to_json(&encoded).map_err(|error| Unshown::Invalid(error.to_string()))?;
-    let mut lines = Lines::new(most, &mut held);
+    let mut lines = TapLines::new(most, &mut held);
     let is_cut = lines.add(encoded.signal, &text, filter);
     let is_cut = is_cut.map_err(|error| Unshown::Invalid(error.to_string()))?;
     let (lines, bytes) = (lines.lines, lines.bytes);
@@ -195,7 +195,7 @@ impl ListNames {
 
 /// Lines within their limits. Each line repeats the resource, the scope and the metric of its item, so that all lines may
 /// be much longer than the request.
-struct Lines<'a> {
+struct TapLines<'a> {
     lines: Vec<String>,
     /// The bytes of all lines.
     bytes: usize,
@@ -212,7 +212,7 @@ struct ItemPath<'a> {
     head: [&'a str; 5],
 }
 
-impl<'a> Lines<'a> {
+impl<'a> TapLines<'a> {
     const fn new(most: usize, held: &'a mut Held) -> Self {
         Self {
             lines: Vec::new(),
@@ -379,7 +379,7 @@ mod tests {
     /// The lines of a request, and whether some had no room.
     fn lines(signal: Signal, request: &str, filter: &TapFilter, most: usize) -> (Vec<String>, bool) {
         let mut held = Held::ours(Arc::default());
-        let mut lines = Lines::new(most, &mut held);
+        let mut lines = TapLines::new(most, &mut held);
         let is_cut = lines.add(signal, request, filter).unwrap();
         (lines.lines, is_cut)
     }
