@@ -112,14 +112,8 @@ impl Client {
         let path = socket.map(|path| PathBuf::from(path.strip_prefix("//").unwrap_or(path)));
         let connector = Connector::new(path, UseTls::ByScheme, &tls, ALPN_HTTP);
         let connector = connector.map_err(|error| Failure::Message(error.to_string()))?;
-        let header = |text: &String| {
-            let (name, value) = text
-                .split_once(':')
-                .ok_or_else(|| Failure::Message(format!("--header `{text}`: expected NAME: VALUE")))?;
-            Ok((name.trim().to_owned(), value.trim().to_owned()))
-        };
-        let mut headers: Vec<(String, String)> =
-            place.headers.iter().map(header).collect::<Result<_, Failure>>()?;
+        let headers = place.headers.iter().map(|text| header(text));
+        let mut headers: Vec<(String, String)> = headers.collect::<Result<_, Failure>>()?;
         let is_set = headers
             .iter()
             .any(|(name, _)| name.eq_ignore_ascii_case("authorization"));
@@ -165,7 +159,8 @@ impl Client {
         let said = if said.is_empty() {
             format!("{}: {status}", self.base)
         } else {
-            said
+            // Errors have labels of series, and anybody may answer at a wrong endpoint.
+            printable_lines(&said)
         };
         Err(Failure::Message(match status {
             StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => format!("{said} ({status}; {TOKEN_HINT})"),
@@ -197,11 +192,19 @@ impl Client {
             let notes = page[list].as_array().into_iter().flatten();
             notes
                 .filter_map(Value::as_str)
-                .for_each(|note| eprintln!("{name}: {note}"));
+                .for_each(|note| eprintln!("{name}: {}", printable(note)));
         }
         let is_warned = page["warnings"].as_array().is_some_and(|all| !all.is_empty());
         Ok((page["data"].take(), is_warned))
     }
+}
+
+/// The name and the value of a header. The error does not repeat the text, because it may have a token.
+fn header(text: &str) -> Result<(String, String), Failure> {
+    let (name, value) = text
+        .split_once(':')
+        .ok_or_else(|| Failure::Message("--header: expected NAME: VALUE".to_owned()))?;
+    Ok((name.trim().to_owned(), value.trim().to_owned()))
 }
 
 /// The URL of an endpoint, which may lack its scheme.
@@ -257,8 +260,8 @@ pub(super) fn labels(object: &Value) -> String {
     let pairs = pairs
         .filter(|(key, _)| *key != "__name__")
         .map(|(key, value)| match value {
-            Value::String(text) => format!("{key}={text:?}"),
-            other => format!("{key}=\"{other}\""),
+            Value::String(text) => format!("{}={text:?}", printable(key)),
+            other => format!("{}=\"{}\"", printable(key), printable(&other.to_string())),
         });
     let pairs: Vec<String> = pairs.collect();
     if pairs.is_empty() {
@@ -314,7 +317,6 @@ pub(super) fn sparkline(numbers: &[f64]) -> String {
 
 /// The text without characters that a terminal obeys: names come from outside.
 pub(super) fn printable(text: &str) -> String {
-    let is_obeyed = |c: char| c.is_control() || BIDIRECTIONAL.contains(c);
     let mut printable = String::with_capacity(text.len());
     for c in text.chars() {
         if is_obeyed(c) {
@@ -324,6 +326,30 @@ pub(super) fn printable(text: &str) -> String {
         }
     }
     printable
+}
+
+/// The same for a text of several lines.
+fn printable_lines(text: &str) -> String {
+    let lines: Vec<String> = text.lines().map(printable).collect();
+    lines.join("\n")
+}
+
+/// JSON without characters that a terminal obeys. They are in strings only, so JSON has escapes for them.
+pub(super) fn printable_json(line: &str) -> String {
+    let mut printable = String::with_capacity(line.len());
+    for c in line.chars() {
+        if is_obeyed(c) {
+            printable.push_str(&format!("\\u{:04x}", u32::from(c)));
+        } else {
+            printable.push(c);
+        }
+    }
+    printable
+}
+
+/// Whether a terminal obeys a character. None of them is above U+FFFF.
+fn is_obeyed(c: char) -> bool {
+    c.is_control() || BIDIRECTIONAL.contains(c)
 }
 
 /// Characters that change the order of others.
@@ -370,6 +396,24 @@ mod tests {
     }
 
     #[test]
+    fn errors_and_json_can_t_write_to_the_terminal() {
+        assert_eq!(printable_lines("a\u{1b}[2J\nb\u{9b}"), "a\\u{1b}[2J\nb\\u{9b}");
+        let line = json!({"a": "b\u{9b}2J\u{202e}c\u{7f}\u{1b}"});
+        let shown = printable_json(&line.to_string());
+        assert!(!shown.contains(is_obeyed), "{shown}");
+        let read: Value = serde_json::from_str(&shown).unwrap();
+        assert_eq!(read, line);
+    }
+
+    #[test]
+    fn a_wrong_header_is_not_repeated_in_the_error() {
+        let error = header("Authorization=Bearer secret").unwrap_err();
+        assert!(!error.to_string().contains("secret"), "{error}");
+        let (name, value) = header("Authorization: Bearer a:b").unwrap();
+        assert_eq!((&*name, &*value), ("Authorization", "Bearer a:b"));
+    }
+
+    #[test]
     fn numbers_and_labels_are_short() {
         let all = [
             json!(0.0),
@@ -394,6 +438,8 @@ mod tests {
             r#"{a="1\"", b="2"}"#
         );
         assert_eq!(labels(&json!({})), "");
+        let hostile = labels(&json!({"a\u{1b}": "b\u{1b}", "c": ["\u{9b}"]}));
+        assert!(!hostile.contains(is_obeyed), "{hostile}");
     }
 
     #[test]

@@ -10,7 +10,7 @@ use http_body_util::BodyExt;
 use serde_json::Value;
 
 use super::Failure;
-use super::client::{self, Client, GatewayArgs, labels, number, sparkline, table};
+use super::client::{self, Client, GatewayArgs, labels, number, printable, sparkline, table};
 use crate::print_line;
 
 /// Arguments of `tidegate composites`.
@@ -188,7 +188,9 @@ async fn get(client: Client, name: &str, labels: &[String], json: bool) -> Resul
 /// Why values are missing, once each.
 fn print_errors(sets: &[Value]) {
     let errors: BTreeSet<&str> = sets.iter().filter_map(|set| set["error"].as_str()).collect();
-    errors.iter().for_each(|error| print_line!("error: {error}"));
+    errors
+        .iter()
+        .for_each(|error| print_line!("error: {}", printable(error)));
 }
 
 async fn watch(
@@ -255,7 +257,7 @@ impl Screen {
             "change" => self.change(&data),
             "threshold" => {
                 let [threshold, state] =
-                    ["threshold", "state"].map(|key| data[key].as_str().unwrap_or_default());
+                    ["threshold", "state"].map(|key| printable(data[key].as_str().unwrap_or_default()));
                 let value = number(&data["shown"]["value"]);
                 print_line!(
                     "{}  {threshold} {state}: {value} {}",
@@ -264,7 +266,7 @@ impl Screen {
                 );
                 self.lines = 0;
             }
-            _ => print_line!("{}  {name}: {data}", now()),
+            _ => print_line!("{}  {}", now(), printable(&format!("{name}: {data}"))),
         }
         true
     }
@@ -284,7 +286,7 @@ impl Screen {
         }
         if !self.is_terminal {
             for set in sets(changed) {
-                print_line!("{time}  {}", row(set).join("  "));
+                print_line!("{time}  {}", printable(&row(set).join("  ")));
             }
             return;
         }

@@ -5,7 +5,7 @@
 use serde_json::Value;
 
 use super::Failure;
-use super::client::{self, Client, GatewayArgs, labels, number, table};
+use super::client::{self, Client, GatewayArgs, labels, number, printable, table};
 use crate::print_line;
 
 /// Arguments of `tidegate explain`.
@@ -64,7 +64,7 @@ async fn ask(args: &ExplainArgs, client: Client) -> Result<(), Failure> {
             print_line!("");
         }
         let name = one["metric"]["__name__"].as_str().unwrap_or_default();
-        print_line!("{name}{}", labels(&one["metric"]));
+        print_line!("{}{}", printable(name), labels(&one["metric"]));
         if one["hidden"] == true {
             print_line!("  hidden    by another series of the same name and labels");
         }
@@ -82,16 +82,21 @@ fn print_notices(all: &Value) -> usize {
     let all = all.as_object().into_iter().flatten();
     let all = all.flat_map(|(component, notices)| {
         let notices = notices.as_array().into_iter().flatten();
-        notices.map(move |notice| (component, notice.as_str().unwrap_or_default()))
+        notices.map(move |notice| {
+            (
+                printable(component),
+                printable(notice.as_str().unwrap_or_default()),
+            )
+        })
     });
     all.inspect(|(component, notice)| print_line!("notice    {component}: {notice}"))
         .count()
 }
 
 fn composite(set: &Value) {
-    let text = |key: &str| set[key].as_str().unwrap_or_default().to_owned();
+    let text = |key: &str| printable(set[key].as_str().unwrap_or_default());
     let across = match set["across"].as_str() {
-        Some(across) => format!(", {across} across the sources"),
+        Some(across) => format!(", {} across the sources", printable(across)),
         None => String::new(),
     };
     print_line!(
@@ -103,7 +108,7 @@ fn composite(set: &Value) {
     print_line!("  state     {}, {}", text("state"), reporting(&set["sources"]));
     for key in ["error", "collision"] {
         if let Some(why) = set[key].as_str() {
-            print_line!("  {key:<9} {why}");
+            print_line!("  {key:<9} {}", printable(why));
         }
     }
     print_line!("  made by   composite `{}`", text("name"));
@@ -137,7 +142,7 @@ fn time(value: &Value) -> String {
 }
 
 fn series(one: &Value) {
-    let text = |key: &str| one[key].as_str().unwrap_or_default().to_owned();
+    let text = |key: &str| printable(one[key].as_str().unwrap_or_default());
     // UCUM writes "1" for a plain number: behind the value it would read as a second number.
     let unit = Some(text("unit")).filter(|unit| unit != "1").unwrap_or_default();
     let value = if one["value"].is_number() {
@@ -152,7 +157,7 @@ fn series(one: &Value) {
         print_line!("  counts    since {}", time(&one["counts_since"]));
     }
     let rule = match (one["rule_name"].as_str(), one["rule"].as_u64()) {
-        (Some(name), _) => format!(", {name}"),
+        (Some(name), _) => format!(", {}", printable(name)),
         (None, Some(rule)) => format!(", rule {}", rule + 1),
         (None, None) => String::new(),
     };

@@ -5,7 +5,7 @@
 use serde_json::Value;
 
 use super::Failure;
-use super::client::{self, Client, GatewayArgs, labels, number, sparkline};
+use super::client::{self, Client, GatewayArgs, labels, number, printable, sparkline};
 use crate::print_line;
 
 /// Arguments of `tidegate query`.
@@ -98,12 +98,12 @@ fn print(data: &Value) {
             let all = result.as_array().map_or(&[][..], Vec::as_slice);
             for series in all {
                 let name = series["metric"]["__name__"].as_str().unwrap_or_default();
-                let name = format!("{name}{}", labels(&series["metric"]));
+                let name = format!("{}{}", printable(name), labels(&series["metric"]));
                 let name = if name.is_empty() { "{}" } else { &*name };
                 print_line!("{name}  {}", value_text(series));
             }
         }
-        _ => print_line!("{}", result[1].as_str().unwrap_or_default()),
+        _ => print_line!("{}", printable(result[1].as_str().unwrap_or_default())),
     }
 }
 

@@ -11,7 +11,7 @@ use hyper::body::Incoming;
 use serde_json::Value;
 
 use super::Failure;
-use super::client::{self, Client, GatewayArgs, printable};
+use super::client::{self, Client, GatewayArgs, printable, printable_json};
 use crate::batch::{Signal, convert, json, wire};
 use crate::exporters::debug::layout;
 
@@ -57,6 +57,9 @@ enum TapFormat {
 
 /// The path of the stream.
 const PATH: &str = "/api/v1/tap";
+
+/// The most bytes of an event. An item is at most as long as the JSON of a request of 64 MiB.
+const MAX_EVENT: usize = 256 << 20;
 
 /// The wait before the first attempt to connect again, and the longest wait.
 const WAITS: [Duration; 2] = [Duration::from_millis(200), Duration::from_secs(5)];
@@ -128,20 +131,37 @@ async fn open_again(client: &Client, args: &TapArgs, left: Option<u64>) -> Incom
 /// Prints the items of one stream.
 async fn print_all(body: &mut Incoming, format: TapFormat, left: &mut Option<u64>) -> TapEnd {
     let mut text = Vec::new();
+    // The bytes that have no end of an event.
+    let mut searched = 0;
     while let Some(frame) = body.frame().await {
         let frame = match frame {
             Ok(frame) => frame,
             Err(error) => return TapEnd::Lost(format!("the stream ended early: {error}")),
         };
         text.extend_from_slice(frame.data_ref().map_or(&[][..], |data| data));
-        while let Some(end) = text.windows(2).position(|two| two == b"\n\n") {
-            let event: Vec<u8> = text.drain(..end + 2).collect();
+        while let Some(event) = next_event(&mut text, &mut searched) {
             if let Some(end) = print_event(&String::from_utf8_lossy(&event), format, left) {
                 return end;
             }
         }
+        if text.len() > MAX_EVENT {
+            return TapEnd::Lost("an event is too long".to_owned());
+        }
     }
     TapEnd::Lost("the gateway ended the stream".to_owned())
+}
+
+/// Takes the first event out of the text, if it is complete. `searched` bytes are known to have no end of an event.
+fn next_event(text: &mut Vec<u8>, searched: &mut usize) -> Option<Vec<u8>> {
+    let found = text[*searched..].windows(2).position(|two| two == b"\n\n");
+    let Some(found) = found else {
+        // The end may be half here.
+        *searched = text.len().saturating_sub(1);
+        return None;
+    };
+    let end = *searched + found + 2;
+    *searched = 0;
+    Some(text.drain(..end).collect())
 }
 
 /// Prints an event. Returns the end of the stream, if this is its last event.
@@ -175,7 +195,7 @@ fn print_event(event: &str, format: TapFormat, left: &mut Option<u64>) -> Option
 /// Prints an item. An error means that nobody reads the output.
 fn print_item(line: &str, format: TapFormat) -> io::Result<()> {
     let shown = match format {
-        TapFormat::Json => line.to_owned(),
+        TapFormat::Json => printable_json(line),
         TapFormat::Text => printable(&text(line).unwrap_or_else(|| line.to_owned())),
     };
     let mut out = io::stdout().lock();
@@ -217,6 +237,20 @@ mod tests {
         let record = r#"{"resourceLogs":[{"scopeLogs":[{"logRecords":[{"severityText":"INFO"}]}]}]}"#;
         assert_eq!(text(record).as_deref(), Some("{\"severityText\":\"INFO\"}"));
         assert_eq!(text("{}"), None);
+    }
+
+    #[test]
+    fn events_are_taken_whole_however_they_are_cut() {
+        let (mut text, mut searched, mut events) = (Vec::new(), 0, Vec::new());
+        for byte in b"event: a\ndata: 1\n\n: alive\n\nrest" {
+            text.push(*byte);
+            events.extend(next_event(&mut text, &mut searched));
+        }
+        assert_eq!(
+            events,
+            [b"event: a\ndata: 1\n\n".to_vec(), b": alive\n\n".to_vec()]
+        );
+        assert_eq!(text, b"rest");
     }
 
     #[test]

@@ -297,9 +297,9 @@ impl Snippet {
             line.end = line.start;
         }
         let mut masks = sources.masks_in(span.file, &line);
-        if let Some(mask) = secret_by_text(&source[line.clone()], &masks, line.start) {
-            masks.push(mask);
-        }
+        let by_text = secrets_by_text(&source[line.clone()], &masks, line.start);
+        masks.extend(by_text);
+        masks.sort_unstable_by_key(|mask| mask.start);
         // A comment beside a secret may repeat it.
         if let Some(last) = masks.last() {
             let comment = source[last.end..line.end].find(" #");
@@ -333,31 +333,52 @@ impl Snippet {
     }
 }
 
-/// A broken file has no tree that tells secrets apart, so a line is masked by its looks as well.
-fn secret_by_text(line: &str, masks: &[Range<usize>], offset: usize) -> Option<Range<usize>> {
-    let colon = line.match_indices(':').map(|(at, _)| at).find(|&at| {
-        let key = line[..at].trim_end_matches([' ', '"', '\'']);
-        let key = key.rsplit([' ', '{', ',', '"', '\'', '.', ':']).next();
-        secret::is_secret_key(key.unwrap_or_default())
-    })?;
+/// A broken file has no tree that tells secrets apart, so a line is masked by its looks as well. `offset` is where the line
+/// begins in its file.
+fn secrets_by_text(line: &str, known: &[Range<usize>], offset: usize) -> Vec<Range<usize>> {
+    let mut found: Vec<Range<usize>> = Vec::new();
+    for (colon, _) in line.match_indices(':') {
+        if found.last().is_some_and(|last| offset + colon < last.end) {
+            continue;
+        }
+        let Some(secret) = secret_behind(line, colon) else {
+            continue;
+        };
+        let (start, end) = (offset + secret.start, offset + secret.end);
+        if !known.iter().any(|mask| mask.start < end && mask.end > start) {
+            found.push(start..end);
+        }
+    }
+    found
+}
+
+/// The value behind a colon, if its key promises a secret.
+fn secret_behind(line: &str, colon: usize) -> Option<Range<usize>> {
+    let key = line[..colon].trim_end_matches([' ', '"', '\'']);
+    let key = key.rsplit([' ', '{', ',', '"', '\'', '.', ':']).next();
+    let key = key.filter(|key| secret::is_secret_key(key))?;
     let rest = &line[colon + 1..];
     let start = colon + 1 + (rest.len() - rest.trim_start().len());
     let value = &line[start..];
     let plain = value.trim_start_matches(['"', '\'']);
-    let harmless = plain.is_empty() || plain.starts_with("${") || value.starts_with('#');
-    let (start, end) = (
-        offset + start,
-        offset + start + value_length(&line[..colon], value),
-    );
-    let known = masks.iter().any(|mask| mask.start < end && mask.end > start);
-    (!harmless && !known).then_some(start..end)
+    let is_harmless = plain.is_empty() || plain.starts_with("${") || value.starts_with('#');
+    // Below a secret map, whatever the line has there may be a secret.
+    let length = if secret::is_secret_map(key) {
+        value.len()
+    } else {
+        value_length(&line[..colon], value)
+    };
+    (!is_harmless).then_some(start..start + length)
 }
 
 /// How much of the rest of a line is the value: to its closing quote, in a map in braces to the next comma or brace, else
 /// all of it.
 fn value_length(before: &str, rest: &str) -> usize {
     match rest.chars().next() {
-        Some(quote @ ('"' | '\'')) => closing_quote(rest, quote).unwrap_or(rest.len()),
+        Some(quote @ ('"' | '\'')) => match closing_quote(rest, quote) {
+            Some(end) if ends_value(&rest[end..]) => end,
+            _ => rest.len(),
+        },
         // A map or list below a secret key holds nothing but secrets.
         Some('{' | '[') => rest.len(),
         _ if before.matches('{').count() > before.matches('}').count() => {
@@ -365,6 +386,12 @@ fn value_length(before: &str, rest: &str) -> usize {
         }
         _ => rest.len(),
     }
+}
+
+/// Whether a quoted value may end before this text. Other text belongs to the value, whose quotes are wrong.
+fn ends_value(text: &str) -> bool {
+    let text = text.trim_start();
+    text.is_empty() || text.starts_with([',', '}', ']', '#'])
 }
 
 /// Where a quoted text that begins a line ends; a quote in it is written `\"`, or `''`.

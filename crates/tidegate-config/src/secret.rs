@@ -67,7 +67,12 @@ const SECRET_MAPS: &[&str] = &["headers", "response_headers"];
 /// Whether the name of a key promises a secret.
 pub(super) fn is_secret_key(key: &str) -> bool {
     let key = key.to_ascii_lowercase().replace('-', "_");
-    SECRET_MAPS.contains(&key.as_str()) || SECRET_ENDINGS.iter().any(|end| key.ends_with(end))
+    is_secret_map(&key) || SECRET_ENDINGS.iter().any(|end| key.ends_with(end))
+}
+
+/// Whether all values below a key are secrets.
+pub(super) fn is_secret_map(key: &str) -> bool {
+    SECRET_MAPS.contains(&key.to_ascii_lowercase().replace('-', "_").as_str())
 }
 
 /// Words of keys that may name a secret. They suspect more than [`SECRET_ENDINGS`]: `routing_key` as well.

@@ -390,6 +390,11 @@ impl Pages for Faces {
                 let why = "a web page of another site asks for a reload";
                 pages::error(StatusCode::FORBIDDEN, "forbidden", why)
             }
+            // It could read nothing of the answer, but use up the taps.
+            tap::PATH if self.cors.is_none() && is_of_other_site(&request) => {
+                let why = "a web page of another site asks for a tap: list it in `cors`";
+                pages::error(StatusCode::FORBIDDEN, "forbidden", why)
+            }
             reload::PATH => reload::page(self.api.shared(), self.authenticates).await,
             tap::PATH => tap::page(&request, &self.tap, self.api.shared(), self.api.stopping()).await,
             _ => self.api.clone().answer(request).await,

@@ -118,6 +118,15 @@ fn a_secret_hides_itself_and_nothing_that_follows_it() {
             "{api_key: \"${env:KEY}\", queue: [}",
         ),
         ("{headers: {a: b, c: d}, queue: [}", "{headers: [REDACTED]"),
+        (
+            "{api_key: hunter2, token: hunter3, queue: [}",
+            "{api_key: [REDACTED], token: [REDACTED], queue: [}",
+        ),
+        (
+            "{headers: x: {a: \"hunter2\", b: c}, queue: [}",
+            "{headers: [REDACTED]",
+        ),
+        ("{api_key: \"a\" hunter2, queue: [}", "{api_key: [REDACTED]"),
     ] {
         let said = load("broken.yaml", line).problems.to_string();
         assert!(said.contains(&format!("1 | {shown}\n")), "{line}: {said}");

@@ -14,7 +14,7 @@ use parking_lot::Mutex;
 use tidegate_config::Class;
 use tokio::sync::mpsc;
 
-use super::{Account, Held};
+use super::{Account, Ceiling, Held, NoRoom};
 use crate::batch::{Batch, Signal};
 
 /// The most batches that wait for the reader of a tap.
@@ -22,6 +22,23 @@ const MAX_BATCHES: usize = 64;
 
 /// The most bytes of the batches that wait for the reader of a tap. A larger batch is copied if no other waits.
 pub const MAX_TAP_BYTES: usize = 8 << 20;
+
+/// Taps leave one of this many parts of the memory limit to data.
+const SPARED: usize = 4;
+
+/// Reserves `bytes` more for a tap. It leaves a quarter of the limit to data, because a tap must not be the reason why the
+/// gateway refuses a push.
+///
+/// # Errors
+/// The limit leaves no room for them now.
+pub fn reserve(held: &mut Held, bytes: usize) -> Result<(), NoRoom> {
+    let limit = held.account().limit_under(Ceiling::Soft);
+    let used = held.account().used_bytes().saturating_add(bytes);
+    if used > limit - limit / SPARED {
+        return Err(NoRoom);
+    }
+    held.try_grow_quietly(bytes)
+}
 
 /// The side of a component.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -151,7 +168,7 @@ impl Tap {
         let bytes = batch.bytes();
         let share = TapShare::take(&self.held_bytes, bytes)?;
         let mut held = Held::ours(self.memory.clone());
-        held.try_grow_quietly(bytes).ok()?;
+        reserve(&mut held, bytes).ok()?;
         held.fill_to(bytes);
         Some(TappedBatch {
             batch: batch.clone(),
@@ -385,6 +402,22 @@ mod tests {
         drop(reader);
         assert!(!next.is_tapped.load(Relaxed));
         assert!(taps.open(target("a", None), 1, &memory).is_some());
+    }
+
+    #[tokio::test]
+    async fn a_tap_leaves_a_part_of_the_memory_to_data() {
+        let (taps, memory) = (Arc::<Taps>::default(), Arc::<Account>::default());
+        memory.set_default_limit(64 << 20);
+        let point = taps.point(site("a", None, TapSide::Output));
+        let mut reader = taps.open(target("a", None), 1, &memory).unwrap();
+        point.pass(&one());
+        assert_eq!(take(&mut reader).await, 1);
+        let limit = memory.limit_under(Ceiling::Soft);
+        memory.hold(limit - limit / SPARED);
+        point.pass(&one());
+        assert_eq!(reader.take_skipped(), 1);
+        let mut data = Held::new(memory.clone());
+        assert_eq!(data.try_grow(1 << 10), Ok(()));
     }
 
     #[tokio::test]

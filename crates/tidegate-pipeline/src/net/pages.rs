@@ -139,7 +139,8 @@ pub trait Pages: Send + Sync + 'static {
     }
 
     /// Whether the path has no data of the gateway. If browsers can't ask their users for the credentials, it is served to
-    /// everybody: a page that asks for a token must be read before it.
+    /// everybody: a page that asks for a token must be read before it. Its answer is small or static, because it is sent without
+    /// a reservation then.
     fn is_public(&self, _path: &str) -> bool {
         false
     }
@@ -280,7 +281,8 @@ impl Handler {
     async fn handle(&self, mut request: http::Request<Incoming>) -> Answer {
         let pages = &*self.pages;
         let is_public = pages.is_public(request.uri().path()) && !is_call(&request);
-        let client = if is_public && !self.auth_gate.is_asked_by_browsers() {
+        let is_unchecked = is_public && !self.auth_gate.is_asked_by_browsers();
+        let client = if is_unchecked {
             None
         } else {
             match self.auth_gate.admit(&request).await {
@@ -303,6 +305,10 @@ impl Handler {
         let coding = coding(&joined(headers, ACCEPT_ENCODING), &[Coding::Gzip]);
         let answer = with_reason(answer(request, client, pages, &mut body).await);
         drop(body);
+        if is_unchecked {
+            // Clients without credentials must not use up the memory for answers, nor the time to compress them.
+            return answer;
+        }
         let answer = held(answer, &self.room, client, false).await;
         compressed(answer, coding, &self.room, client).await
     }

@@ -17,7 +17,7 @@ use serde_json::json;
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
-use self::items::{TapFilter, TapPiece};
+use self::items::{TapFilter, TapPiece, UnreadBatch};
 use self::target::NoTarget;
 use super::{AdminConfig, composites};
 use crate::component::Shared;
@@ -31,6 +31,9 @@ pub(super) const PATH: &str = "/api/v1/tap";
 
 /// The interval between two reports of skipped batches, and of signs of life without items.
 const TICK: Duration = Duration::from_secs(1);
+
+/// The longest time for one batch. The items that it has not shown by then are skipped.
+const MAX_TIME: Duration = Duration::from_secs(5);
 
 /// The period in which the items of a tap are counted.
 const SECOND: Duration = Duration::from_secs(1);
@@ -200,10 +203,7 @@ impl TapStream {
                 tapped = self.reader.next() => tapped,
                 () = sleep(TICK) => None,
                 ended = self.to.ended() => return Err(ended),
-                () = self.stopping.cancelled() => {
-                    self.to.end(Ended::Stopping);
-                    return Err(Ended::Stopping);
-                }
+                () = self.stopping.cancelled() => return Err(self.stop()),
             };
             match tapped {
                 None => self.send(Event::Alive).await?,
@@ -221,13 +221,16 @@ impl TapStream {
         let bytes = event.bytes();
         let permit = tokio::select! {
             permit = self.to.reserve(bytes) => permit?,
-            () = self.stopping.cancelled() => {
-                self.to.end(Ended::Stopping);
-                return Err(Ended::Stopping);
-            }
+            () = self.stopping.cancelled() => return Err(self.stop()),
         };
         self.to.send(permit, event, bytes);
         Ok(())
+    }
+
+    /// Ends the stream because the gateway stops.
+    fn stop(&self) -> Ended {
+        self.to.end(Ended::Stopping);
+        Ended::Stopping
     }
 
     async fn report_skipped(&mut self) -> Result<(), Ended> {
@@ -256,16 +259,27 @@ impl TapStream {
 
     /// Shows the items of a batch that the filter accepts, as many as the rate allows.
     async fn show(&mut self, tapped: TappedBatch) -> Result<TapState, Ended> {
-        let mut rest = Some(tapped);
-        while let Some(tapped) = rest.take() {
+        let begun = Instant::now();
+        let mut rest = Some(UnreadBatch::of(tapped));
+        while let Some(unread) = rest.take() {
+            if begun.elapsed() >= MAX_TIME {
+                self.reader.skip();
+                break;
+            }
             let most = self.room();
             if most == 0 {
                 self.pause();
                 break;
             }
             let filter = self.filter.clone();
-            let read = READING.in_background(move || items::read(tapped, &filter, most));
-            let Some(Ok(piece)) = read.await else {
+            let read = READING.in_background(move || items::read(unread, &filter, most));
+            let read = tokio::select! {
+                biased;
+                ended = self.to.ended() => return Err(ended),
+                () = self.stopping.cancelled() => return Err(self.stop()),
+                read = read => read,
+            };
+            let Some(Ok(piece)) = read else {
                 // There was no memory for the JSON, or the data can't be read.
                 self.reader.skip();
                 break;

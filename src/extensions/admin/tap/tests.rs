@@ -5,16 +5,19 @@
 use std::time::SystemTime;
 
 use serde_json::Value;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
 
 use super::*;
 use crate::batch::{Batch, Signal, json, wire};
-use crate::component::Lifecycle;
 use crate::component::graph_metrics::GraphMetrics;
 use crate::component::overview::{Overview, PipelineOverview};
-use crate::component::tap::{TapPoint, TapSide, TapSite};
+use crate::component::tap::{TapPoint, TapSide, TapSite, TapTarget, Taps};
 use crate::component::testing::{context, options, settings};
+use crate::component::{Account, Lifecycle};
 use crate::config::Class;
 use crate::extensions::admin::Admin;
+use crate::net::Endpoint;
 use crate::net::pages::testing::fetch;
 
 /// A started extension of a gateway with the exporter `debug`.
@@ -90,6 +93,49 @@ async fn a_tap_shows_its_items_then_skipped_batches_and_the_end() {
 }
 
 #[tokio::test]
+async fn a_large_batch_is_read_in_order_and_its_memory_is_given_back() {
+    let (taps, memory) = (Arc::<Taps>::default(), Arc::<Account>::default());
+    let (class, side) = (Class::Exporter, TapSide::Input);
+    let id: Arc<str> = "debug".into();
+    let site = TapSite {
+        class,
+        id: id.clone(),
+        pipeline: None,
+        signal: Signal::Logs,
+        side,
+    };
+    let target = TapTarget {
+        class,
+        id,
+        pipeline: None,
+        side,
+    };
+    let point = taps.point(site);
+    let mut reader = taps.open(target, 1, &memory).unwrap();
+    let records: Vec<Value> = (0..1500_u32)
+        .map(|number| json!({"body": {"intValue": number.to_string()}}))
+        .collect();
+    let request = json!({"resourceLogs": [{"scopeLogs": [{"logRecords": records}]}]}).to_string();
+    let bytes = json::to_protobuf(Signal::Logs, request.as_bytes()).unwrap();
+    point.pass(&Batch::new(wire::check(Signal::Logs, bytes).unwrap()));
+    let filter = TapFilter::parse(&[]).unwrap();
+    let mut rest = reader.next().await.map(UnreadBatch::of);
+    let mut bodies = Vec::new();
+    while let Some(unread) = rest.take() {
+        let piece = items::read(unread, &filter, usize::MAX).unwrap();
+        for line in &piece.lines {
+            let item: Value = serde_json::from_str(line).unwrap();
+            let body = &item["resourceLogs"][0]["scopeLogs"][0]["logRecords"][0]["body"];
+            bodies.push(body["intValue"].as_str().unwrap().to_owned());
+        }
+        rest = piece.rest;
+    }
+    let expected: Vec<String> = (0..1500_u32).map(|number| number.to_string()).collect();
+    assert_eq!(bodies, expected);
+    assert_eq!(memory.reserved_bytes(), 0);
+}
+
+#[tokio::test]
 async fn requests_without_permission_or_component_are_refused() {
     let status = async |options: &str, parameters: &str| {
         let admin = started(options).await;
@@ -102,6 +148,31 @@ async fn requests_without_permission_or_component_are_refused() {
     for parameters in ["", "component=debug&limit=0", "component=debug&where=%7B"] {
         assert_eq!(status("tap: true", parameters).await, 400, "{parameters}");
     }
+}
+
+/// The status of a request for a tap that a web page of `site` sends.
+async fn status_for_site(admin: &Admin, site: &str) -> String {
+    let Endpoint::Tcp { host, port } = admin.local() else {
+        panic!("not TCP");
+    };
+    let mut stream = TcpStream::connect((host.as_str(), port)).await.unwrap();
+    let request =
+        format!("GET {PATH}?component=debug HTTP/1.1\r\nhost: localhost\r\nsec-fetch-site: {site}\r\n\r\n");
+    stream.write_all(request.as_bytes()).await.unwrap();
+    let mut status = [0; "HTTP/1.1 200".len()];
+    stream.read_exact(&mut status).await.unwrap();
+    String::from_utf8_lossy(&status).into_owned()
+}
+
+#[tokio::test]
+async fn web_pages_of_other_sites_can_t_use_up_the_taps() {
+    let admin = started("tap: true").await;
+    for site in ["cross-site", "same-site"] {
+        assert_eq!(status_for_site(&admin, site).await, "HTTP/1.1 403", "{site}");
+    }
+    assert_eq!(status_for_site(&admin, "same-origin").await, "HTTP/1.1 200");
+    let admin = started("tap: true, cors: {allowed_origins: ['https://a.example']}").await;
+    assert_eq!(status_for_site(&admin, "cross-site").await, "HTTP/1.1 200");
 }
 
 #[test]

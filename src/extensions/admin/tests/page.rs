@@ -112,6 +112,22 @@ async fn the_files_are_public_only_if_the_page_must_ask_for_the_token() {
     }
 }
 
+#[tokio::test]
+async fn the_files_take_no_memory_for_answers_from_clients_with_a_token() {
+    let options = "{endpoint: 127.0.0.1:0, auth: {authenticator: door}, query: {max_answer_bytes: 1}}";
+    let admin = Admin::new(
+        settings::<AdminConfig>(options).get(),
+        context("extensions", "admin"),
+    )
+    .unwrap();
+    let services = services("Bearer realm=\"tidegate\"");
+    admin.base.shared.services.add("door".to_owned(), services);
+    admin.start().await.unwrap();
+    let (status, body) = fetch(&admin.server.local(), "GET", "/").await;
+    assert_eq!(status, 200, "{body}");
+    assert!(body.starts_with("<!doctype html>"), "{body}");
+}
+
 #[test]
 fn a_browser_says_which_site_asks() {
     let mut request = Request::of("/-/reload", Vec::new());

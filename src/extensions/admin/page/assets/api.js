@@ -78,8 +78,10 @@ export async function events(path, signal, onEvent, open = () => {}) {
   for (;;) {
     const { value, done } = await reader.read();
     if (done) return;
+    // What was there before has no end of an event.
+    const searched = Math.max(0, rest.length - 1);
     rest += value;
-    for (let end = rest.indexOf("\n\n"); end >= 0; end = rest.indexOf("\n\n")) {
+    for (let end = rest.indexOf("\n\n", searched); end >= 0; end = rest.indexOf("\n\n")) {
       const event = parse(rest.slice(0, end));
       rest = rest.slice(end + 2);
       if (event) onEvent(event.name, event.data);

@@ -22,6 +22,8 @@ const GRAPH = "status/graph";
 const VIEWS = { graph, components, ledger, targets, sources, composites, query, cardinality, rules, tap, config };
 /** Views that no entry of the navigation leads to. */
 const OTHERS = { component };
+/** An object would have `constructor`, too. */
+const ALL = new Map(Object.entries({ ...VIEWS, ...OTHERS }));
 
 const main = document.getElementById("main");
 const health = document.getElementById("health");
@@ -72,7 +74,7 @@ function address() {
 
 function navigate() {
   const [name = "graph", ...parts] = address();
-  const view = VIEWS[name] ?? OTHERS[name];
+  const view = ALL.get(name);
   current.close?.();
   current = {};
   failures.clear();
