@@ -41,15 +41,30 @@ rings of earlier runs that were killed."
 )]
 pub struct QuickstartArgs {
     /// Transfers per second of each simulated agent
-    #[arg(long, default_value_t = 250.0)]
+    #[arg(long, default_value_t = 250.0, value_parser = parse_rate)]
     rate: f64,
     /// Stop after this number of seconds
-    #[arg(long)]
-    seconds: Option<f64>,
+    #[arg(long, value_parser = parse_seconds)]
+    seconds: Option<Duration>,
     /// Existing directory for the rings; they get a directory in it. Unset: /dev/shm or, if that is not writable, the
     /// directory for temporary files
     #[arg(long, value_name = "DIR", value_hint = clap::ValueHint::DirPath)]
     directory: Option<PathBuf>,
+}
+
+/// More per second than any machine simulates.
+const MAX_RATE: f64 = 1e6;
+
+fn parse_rate(text: &str) -> Result<f64, String> {
+    let rate = text.parse::<f64>().ok();
+    let rate = rate.filter(|rate| (0.0..=MAX_RATE).contains(rate));
+    rate.ok_or_else(|| format!("expected a number from 0 to {MAX_RATE}"))
+}
+
+fn parse_seconds(text: &str) -> Result<Duration, String> {
+    let seconds = text.parse::<f64>().ok();
+    let seconds = seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
+    seconds.ok_or_else(|| "expected a number of seconds, 0 or more".to_owned())
 }
 
 /// Runs until Ctrl-C.
@@ -84,10 +99,10 @@ pub fn run(args: &QuickstartArgs) -> Result<(), Failure> {
 }
 
 /// Shows the table until a signal or a key comes, or the time is up.
-async fn show_until_over(shared: &Shared, lines: &[String], seconds: Option<f64>, signals: &mut Signals) {
+async fn show_until_over(shared: &Shared, lines: &[String], limit: Option<Duration>, signals: &mut Signals) {
     let over = async {
-        match seconds {
-            Some(seconds) => tokio::time::sleep(Duration::from_secs_f64(seconds.max(0.0))).await,
+        match limit {
+            Some(limit) => tokio::time::sleep(limit).await,
             None => std::future::pending().await,
         }
     };
