@@ -358,6 +358,10 @@ fn a_file_that_is_no_file_of_tests_is_refused_with_the_reason() {
             "config: gateway.yaml\ntests: [{name: a, input: [{at: 2s, text: ''}], expect: [{at: 1s, query: q, empty: true}]}]\n",
             "comes after the last expectation",
         ),
+        (
+            "config: gateway.yaml\ntests: [{name: a, input: [{points: [{name: a, value: 1}], labels: {a: b}}], expect: [{at: 1s, query: q, empty: true}]}]\n",
+            "needs `text`",
+        ),
         ("config: [\n", "not valid YAML"),
         (
             "rule_files: [a.yaml]\ntests: []\n",

@@ -247,6 +247,7 @@ fn of_point(expected: &ExpectedPoint, series: &[ReceivedSeries], exporter: &str)
             .iter()
             .map(|series| series.point.series.metric.name.to_string())
             .collect();
+        names.sort_unstable();
         names.dedup();
         return Err(listed(
             &format!("`{exporter}` got no `{name}`. It got these metrics:"),

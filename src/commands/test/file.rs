@@ -339,6 +339,21 @@ impl TestInput {
         if self.every.is_none() && self.until.is_some() {
             cx.at(at.child("until")).error("needs `every`");
         }
+        let has_events = !self.events.is_empty();
+        let needs = [
+            ("labels", self.text.is_some(), "`text`"),
+            ("source_attributes", has_events, "`events`"),
+            (
+                "resource",
+                has_events || !self.points.is_empty(),
+                "`events` or `points`",
+            ),
+        ];
+        for (option, has_data, data) in needs {
+            if !has_data && at.get(option).is_some() {
+                cx.at(at.child(option)).error(format!("needs {data}"));
+            }
+        }
     }
 }
 
