@@ -136,6 +136,18 @@ fn a_directory_that_is_missing_is_an_error_that_names_the_option() {
 }
 
 #[test]
+fn any_name_of_a_directory_is_possible() {
+    let base = TempDir::new().expect("a temporary directory");
+    let directory = base.path().join(r#"a "b": ${env:HOME} $$c # {d"#);
+    std::fs::create_dir(&directory).expect("a new directory");
+    let (mut process, rings) = start(&directory);
+    let said = process.stdout.clone();
+    process.wait_until("the gateway reads the rings", || said.find("fresh").is_some());
+    stop(process);
+    assert!(!rings.exists());
+}
+
+#[test]
 fn numbers_that_can_not_be_are_wrong_arguments() {
     for wrong in [
         "--seconds=inf",

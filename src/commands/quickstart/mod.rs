@@ -55,6 +55,13 @@ pub struct QuickstartArgs {
 /// More per second than any machine simulates.
 const MAX_RATE: f64 = 1e6;
 
+/// A text as the value of a variable of a configuration, which is read as YAML with `${...}` in it.
+fn literal(text: &str) -> String {
+    // Each string of JSON is one of YAML.
+    let quoted = serde_json::Value::from(text).to_string();
+    quoted.replace('$', "$$")
+}
+
 fn parse_rate(text: &str) -> Result<f64, String> {
     let rate = text.parse::<f64>().ok();
     let rate = rate.filter(|rate| (0.0..=MAX_RATE).contains(rate));
@@ -88,7 +95,7 @@ pub fn run(args: &QuickstartArgs) -> Result<(), Failure> {
     }
     let loader = Loader::default().text("quickstart.yaml", CONFIG);
     let loader = addresses.settings().into_iter().fold(loader, Loader::set);
-    let directory = rings.directory.display().to_string();
+    let directory = literal(&rings.directory.display().to_string());
     let loaded = load_from(loader.env(move |name| (name == "QUICKSTART_RINGS").then(|| directory.clone())))?;
     let _child = Simulation::start(&rings, args.rate)?;
     let shared = Arc::new(Shared::default());
