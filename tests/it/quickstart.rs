@@ -162,6 +162,13 @@ fn numbers_that_can_not_be_are_wrong_arguments() {
         let problem = String::from_utf8_lossy(&output.stderr);
         assert!(problem.contains("expected a number"), "{wrong}: {problem}");
     }
+    let directory = TempDir::new().expect("a temporary directory");
+    let output = tidegate()
+        .args(["ring", "sim", "--rate=inf", "--directory"])
+        .arg(directory.path())
+        .output()
+        .expect("it runs");
+    assert_eq!(output.status.code(), Some(2));
 }
 
 /// Runs the command of its arguments in a pseudo-terminal, reads frames, quits, and prints `restored`.

@@ -18,6 +18,7 @@ use self::addresses::Addresses;
 use self::rings::Rings;
 use super::Failure;
 use super::load::load_from;
+use super::ring::sim::parse_rate;
 use super::run::{Signals, runtime, serve};
 use super::terminal::{self, Screen, clip, screen};
 use crate::component::Shared;
@@ -52,20 +53,11 @@ pub struct QuickstartArgs {
     directory: Option<PathBuf>,
 }
 
-/// More per second than any machine simulates.
-const MAX_RATE: f64 = 1e6;
-
 /// A text as the value of a variable of a configuration, which is read as YAML with `${...}` in it.
 fn literal(text: &str) -> String {
     // Each string of JSON is one of YAML.
     let quoted = serde_json::Value::from(text).to_string();
     quoted.replace('$', "$$")
-}
-
-fn parse_rate(text: &str) -> Result<f64, String> {
-    let rate = text.parse::<f64>().ok();
-    let rate = rate.filter(|rate| (0.0..=MAX_RATE).contains(rate));
-    rate.ok_or_else(|| format!("expected a number from 0 to {MAX_RATE}"))
 }
 
 fn parse_seconds(text: &str) -> Result<Duration, String> {
