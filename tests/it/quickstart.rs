@@ -135,6 +135,42 @@ fn a_directory_that_is_missing_is_an_error_that_names_the_option() {
     );
 }
 
+#[test]
+fn any_name_of_a_directory_is_possible() {
+    let base = TempDir::new().expect("a temporary directory");
+    let directory = base.path().join(r#"a "b": ${env:HOME} $$c # {d"#);
+    std::fs::create_dir(&directory).expect("a new directory");
+    let (mut process, rings) = start(&directory);
+    let said = process.stdout.clone();
+    process.wait_until("the gateway reads the rings", || said.find("fresh").is_some());
+    stop(process);
+    assert!(!rings.exists());
+}
+
+#[test]
+fn numbers_that_can_not_be_are_wrong_arguments() {
+    for wrong in [
+        "--seconds=inf",
+        "--seconds=1e30",
+        "--seconds=-1",
+        "--rate=nan",
+        "--rate=-5",
+        "--rate=inf",
+    ] {
+        let output = tidegate().args(["quickstart", wrong]).output().expect("it runs");
+        assert_eq!(output.status.code(), Some(2), "{wrong}");
+        let problem = String::from_utf8_lossy(&output.stderr);
+        assert!(problem.contains("expected a number"), "{wrong}: {problem}");
+    }
+    let directory = TempDir::new().expect("a temporary directory");
+    let output = tidegate()
+        .args(["ring", "sim", "--rate=inf", "--directory"])
+        .arg(directory.path())
+        .output()
+        .expect("it runs");
+    assert_eq!(output.status.code(), Some(2));
+}
+
 /// Runs the command of its arguments in a pseudo-terminal, reads frames, quits, and prints `restored`.
 const TERMINAL: &str = r#"
 import fcntl, os, pty, re, select, struct, subprocess, sys, termios, time

@@ -54,16 +54,20 @@ const CONFIGURATION: &str = r#"receivers:
   uds: {datagram: {path: /nonexistent/socket}}
 processors:
   filter: {metrics: {exclude: {metric_names: [noise]}}}
-  composite: {composites: [{name: recent, metric: hits, function: sum, window: 10s}]}
+  composite:
+    composites:
+      - {name: recent, metric: hits, function: sum, window: 10s, thresholds: [{above: 99, webhook: {endpoint: "http://127.0.0.1:1"}}]}
   aggregate: {storage: file_storage, rules: [{match: {name: "*"}, without: []}]}
 exporters:
   prometheus: {endpoint: "127.0.0.1:9464"}
   otlphttp: {endpoint: "http://127.0.0.1:1"}
+  otlphttp/unchanged: {endpoint: "http://127.0.0.1:1"}
 extensions: {file_storage: {directory: "${env:STORAGE}"}, health_check: {endpoint: "${env:HEALTH:-127.0.0.1:1}"}}
 service:
   extensions: [file_storage, health_check]
   pipelines:
     metrics: {receivers: [otlp, uds], processors: [filter, composite, aggregate], exporters: [prometheus, otlphttp]}
+    metrics/unchanged: {receivers: [otlp], exporters: [otlphttp/unchanged]}
     logs: {receivers: [otlp], exporters: [otlphttp]}
 "#;
 
@@ -91,6 +95,23 @@ fn restarts_dead_sources_resets_and_late_points_are_as_in_a_gateway() {
       - {at: 2s, query: sum(hits_total), value: 6}
       - {at: 2s, composite: recent, value: 6, state: fresh}
       - {at: 7s, page: prometheus, lines: [hits_total 7]}
+  - name: a second restart keeps points, and a composite begins anew
+    input:
+      - {at: 1s, to: uds, source: a, events: [{name: hits, value: 2}]}
+      - {at: 1s, to: otlp, points: [{name: jobs, type: counter, value: 3}]}
+      - {at: 2s, restart: true}
+      - {at: 3s, restart: true}
+    expect:
+      - {at: 4s, page: prometheus, lines: [hits_total 2, jobs_total 3]}
+      - {at: 4s, composite: recent, state: absent}
+  - name: a composite is idle after the end of its source, and stale after its lease
+    input:
+      - {every: 1s, to: uds, source: a, events: [{name: hits}]}
+      - {at: 20s, dead: a}
+    expect:
+      - {at: 19s, composite: recent, value: 10, state: fresh, stale: false}
+      - {at: 35s, composite: recent, value: 0, state: idle, stale: false}
+      - {at: 55s, composite: recent, state: stale, stale: true}
   - name: a dead source sends no more
     input:
       - {every: 1s, to: uds, source: a, events: [{name: hits}]}
@@ -118,6 +139,8 @@ fn restarts_dead_sources_resets_and_late_points_are_as_in_a_gateway() {
       - {at: 3s, to: otlp, points: [{name: level, value: 4, late: 2s}]}
     expect:
       - {at: 4s, page: prometheus, lines: [level 5]}
+      - {at: 4s, exporter: otlphttp, points: [{name: level, value: 5}, {name: level, value: 4, absent: true}]}
+      - {at: 4s, exporter: otlphttp/unchanged, points: [{name: level, value: 5}], items: 2}
       - {at: 4s, dropped: {component: aggregate, reason: late, items: 1}}
   - name: noise is filtered, and logs pass
     input:
@@ -135,8 +158,12 @@ fn restarts_dead_sources_resets_and_late_points_are_as_in_a_gateway() {
         stdout.contains("note  extensions::health_check is not started"),
         "{stdout}"
     );
-    assert!(stdout.ends_with("6 passed, 0 failed\n"), "{stdout}");
-    let some = test(&[&file, Path::new("--run"), Path::new("restart")]);
+    assert!(
+        stdout.contains("note  processors::composite sends no webhooks"),
+        "{stdout}"
+    );
+    assert!(stdout.ends_with("8 passed, 0 failed\n"), "{stdout}");
+    let some = test(&[&file, Path::new("--run"), Path::new("noise")]);
     assert!(some.stdout.ends_with("1 passed, 0 failed\n"), "{}", some.stdout);
     let none = test(&[&file, Path::new("--run"), Path::new("nosuch")]);
     assert_eq!(none.code, Some(1));
@@ -164,7 +191,7 @@ fn the_test_in_the_documentation_passes() {
 }
 
 /// Expectations that do not hold, and what the command says instead.
-const WRONG: [(&str, &str); 13] = [
+const WRONG: [(&str, &str); 31] = [
     (
         "exporter: otlphttp, points: [{name: hits, value: 5}]",
         "hits{} value 6 cumulative",
@@ -179,19 +206,76 @@ const WRONG: [(&str, &str); 13] = [
         "no request of `otlphttp` has `nosuch`",
     ),
     (
+        "exporter: otlphttp, points: [{name: hits, attributes: {a: b}}]",
+        "no such series of `hits`",
+    ),
+    (
+        "exporter: otlphttp, points: [{name: hits, resource: {a: b}}]",
+        "no such series of `hits`",
+    ),
+    (
+        "exporter: otlphttp, points: [{name: hits, temporality: delta}]",
+        "hits{} value 6 cumulative",
+    ),
+    (
+        "exporter: otlphttp, points: [{name: hits, count: 1}]",
+        "no such series of `hits`",
+    ),
+    (
+        "exporter: otlphttp, points: [{name: hits, sum: 6}]",
+        "no such series of `hits`",
+    ),
+    (
+        "exporter: otlphttp, items: 0",
+        "expected 0 items, `otlphttp` got ",
+    ),
+    (
+        "exporter: otlphttp, absent: [hits]",
+        "a request of `otlphttp` has `hits`",
+    ),
+    (
+        "exporter: prometheus, items: 1",
+        "`prometheus` shows a page: use `page: prometheus`",
+    ),
+    (
         "exporter: nosuch, items: 1",
         "no pipeline has an exporter `nosuch`",
     ),
     ("page: prometheus, lines: [hits_total 5]", "hits_total 6"),
     ("page: prometheus, absent: [hits]", "lines that begin with `hits`"),
     ("page: prometheus, exactly: hits_total 5", "- hits_total 5"),
+    (
+        "page: nosuch, lines: [a]",
+        "no pipeline has a `prometheus` exporter `nosuch`",
+    ),
     ("query: hits_total, empty: true", "the result is:"),
+    ("query: nosuch, empty: false", "the result is empty"),
+    ("query: hits_total, value: 5", "{} 6"),
+    ("query: hits_total, series: [{labels: {a: b}, value: 6}]", "{} 6"),
+    ("query: hits_total, value: 6, series: []", "{} 6"),
     ("query: 'hits_total{', value: 1", "parse error"),
     ("composite: recent, value: 5", "recent{} 6, fresh"),
     ("composite: recent, stale: true", "recent{} 6, fresh"),
+    ("composite: recent, state: idle", "recent{} 6, fresh"),
+    (
+        "composite: recent, labels: {a: b}, stale: false",
+        "recent{} 6, fresh",
+    ),
+    (
+        "composite: nosuch, value: 5",
+        "no composite has the name `nosuch`",
+    ),
+    (
+        "dropped: {component: nosuch, reason: late, items: 0}",
+        "no pipeline has a component `nosuch`",
+    ),
+    (
+        "dropped: {component: filter, reason: nosuch, items: 0}",
+        "`nosuch` is no reason",
+    ),
     (
         "dropped: {component: filter, reason: filtered, items: 5}",
-        "expected 5 items dropped by `filtered`",
+        "expected 5 items dropped by `filtered`. Nothing is dropped",
     ),
 ];
 
@@ -261,6 +345,22 @@ fn a_file_that_is_no_file_of_tests_is_refused_with_the_reason() {
         (
             "config: gateway.yaml\ntests: [{name: a, input: [{at: 1s}], expect: [{at: 1s, query: q, empty: true}]}]\n",
             "expected one of `events`",
+        ),
+        (
+            "config: gateway.yaml\ntests: [{name: a, expect: [{at: 1s, composite: c, state: old}]}]\n",
+            "`old` is no state: expected one of fresh",
+        ),
+        (
+            "config: gateway.yaml\ntests: [{name: a, input: [{dead: b}], expect: [{at: 1s, query: q, empty: true}]}]\n",
+            "no input has `source: b`",
+        ),
+        (
+            "config: gateway.yaml\ntests: [{name: a, input: [{at: 2s, text: ''}], expect: [{at: 1s, query: q, empty: true}]}]\n",
+            "comes after the last expectation",
+        ),
+        (
+            "config: gateway.yaml\ntests: [{name: a, input: [{points: [{name: a, value: 1}], labels: {a: b}}], expect: [{at: 1s, query: q, empty: true}]}]\n",
+            "needs `text`",
         ),
         ("config: [\n", "not valid YAML"),
         (

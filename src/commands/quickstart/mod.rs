@@ -18,6 +18,7 @@ use self::addresses::Addresses;
 use self::rings::Rings;
 use super::Failure;
 use super::load::load_from;
+use super::ring::sim::parse_rate;
 use super::run::{Signals, runtime, serve};
 use super::terminal::{self, Screen, clip, screen};
 use crate::component::Shared;
@@ -41,15 +42,28 @@ rings of earlier runs that were killed."
 )]
 pub struct QuickstartArgs {
     /// Transfers per second of each simulated agent
-    #[arg(long, default_value_t = 250.0)]
+    #[arg(long, default_value_t = 250.0, value_parser = parse_rate)]
     rate: f64,
     /// Stop after this number of seconds
-    #[arg(long)]
-    seconds: Option<f64>,
+    #[arg(long, value_parser = parse_seconds)]
+    seconds: Option<Duration>,
     /// Existing directory for the rings; they get a directory in it. Unset: /dev/shm or, if that is not writable, the
     /// directory for temporary files
     #[arg(long, value_name = "DIR", value_hint = clap::ValueHint::DirPath)]
     directory: Option<PathBuf>,
+}
+
+/// A text as the value of a variable of a configuration, which is read as YAML with `${...}` in it.
+fn literal(text: &str) -> String {
+    // Each string of JSON is one of YAML.
+    let quoted = serde_json::Value::from(text).to_string();
+    quoted.replace('$', "$$")
+}
+
+fn parse_seconds(text: &str) -> Result<Duration, String> {
+    let seconds = text.parse::<f64>().ok();
+    let seconds = seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
+    seconds.ok_or_else(|| "expected a number of seconds, 0 or more".to_owned())
 }
 
 /// Runs until Ctrl-C.
@@ -73,7 +87,7 @@ pub fn run(args: &QuickstartArgs) -> Result<(), Failure> {
     }
     let loader = Loader::default().text("quickstart.yaml", CONFIG);
     let loader = addresses.settings().into_iter().fold(loader, Loader::set);
-    let directory = rings.directory.display().to_string();
+    let directory = literal(&rings.directory.display().to_string());
     let loaded = load_from(loader.env(move |name| (name == "QUICKSTART_RINGS").then(|| directory.clone())))?;
     let _child = Simulation::start(&rings, args.rate)?;
     let shared = Arc::new(Shared::default());
@@ -84,10 +98,10 @@ pub fn run(args: &QuickstartArgs) -> Result<(), Failure> {
 }
 
 /// Shows the table until a signal or a key comes, or the time is up.
-async fn show_until_over(shared: &Shared, lines: &[String], seconds: Option<f64>, signals: &mut Signals) {
+async fn show_until_over(shared: &Shared, lines: &[String], limit: Option<Duration>, signals: &mut Signals) {
     let over = async {
-        match seconds {
-            Some(seconds) => tokio::time::sleep(Duration::from_secs_f64(seconds.max(0.0))).await,
+        match limit {
+            Some(limit) => tokio::time::sleep(limit).await,
             None => std::future::pending().await,
         }
     };

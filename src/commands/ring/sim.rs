@@ -31,6 +31,8 @@ const ERR_NOT_FOUND: u16 = 11;
 const ERROR_ODDS: u32 = 2_000;
 /// The memory that each agent registers when it starts: the KV cache of a rank.
 const REGISTERED_BYTES: u64 = 16 << 30;
+/// The greatest rate: more than any machine simulates.
+const MAX_RATE: f64 = 1e6;
 
 /// Arguments of `ring sim`.
 #[derive(Clone, Debug, clap::Args)]
@@ -49,7 +51,7 @@ pub(super) struct SimArgs {
     #[arg(long, default_value_t = 4096)]
     capacity: u64,
     /// Transfers per second of each agent, with four events each
-    #[arg(long, default_value_t = 250.0)]
+    #[arg(long, default_value_t = 250.0, value_parser = parse_rate)]
     rate: f64,
     /// Interval between two flushes of an agent, in milliseconds
     #[arg(long, default_value_t = 10)]
@@ -66,6 +68,16 @@ pub(super) struct SimArgs {
     /// Seed of the random numbers
     #[arg(long, default_value_t = 1)]
     seed: u64,
+}
+
+/// A number of transfers per second.
+///
+/// # Errors
+/// It is no number, negative, or too large.
+pub(in crate::commands) fn parse_rate(text: &str) -> Result<f64, String> {
+    let rate = text.parse::<f64>().ok();
+    let rate = rate.filter(|rate| (0.0..=MAX_RATE).contains(rate));
+    rate.ok_or_else(|| format!("expected a number from 0 to {MAX_RATE}"))
 }
 
 fn parse_layout(label: &str) -> Result<Layout, String> {

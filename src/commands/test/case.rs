@@ -4,6 +4,7 @@
 
 use std::collections::BTreeSet;
 use std::fs::{self, DirBuilder};
+use std::io::ErrorKind;
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -36,14 +37,17 @@ pub(super) struct LoadedTests {
 struct TestDirectory(PathBuf);
 
 impl TestDirectory {
-    fn create() -> Result<Self, String> {
+    fn create_in(base: &Path) -> Result<Self, String> {
         static NEXT: AtomicUsize = AtomicUsize::new(0);
-        let number = NEXT.fetch_add(1, Relaxed);
-        let name = format!("tidegate-test-{}-{number}", std::process::id());
-        let path = std::env::temp_dir().join(name);
-        match DirBuilder::new().mode(0o700).create(&path) {
-            Ok(()) => Ok(Self(path)),
-            Err(error) => Err(format!("{}: {error}", path.display())),
+        loop {
+            let number = NEXT.fetch_add(1, Relaxed);
+            let path = base.join(format!("tidegate-test-{}-{number}", std::process::id()));
+            match DirBuilder::new().mode(0o700).create(&path) {
+                Ok(()) => return Ok(Self(path)),
+                // A killed run with the same process id left it, for example in a container.
+                Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
+                Err(error) => return Err(format!("{}: {error}", path.display())),
+            }
         }
     }
 }
@@ -82,7 +86,7 @@ pub(super) fn run(file: &LoadedTests, case: &TestCase, notes: &mut BTreeSet<Stri
 async fn run_held(file: &LoadedTests, case: &TestCase, notes: &mut BTreeSet<String>) -> Result<(), String> {
     let start = humantime::parse_rfc3339_weak(&case.start).map_err(|error| error.to_string())?;
     let begin = nanos(start.duration_since(UNIX_EPOCH).unwrap_or_default());
-    let directory = TestDirectory::create()?;
+    let directory = TestDirectory::create_in(&std::env::temp_dir())?;
     let mut run = CaseRun {
         file,
         clock: TestClock::begin(begin),
@@ -240,4 +244,25 @@ fn receiver(input: &TestInput, gateway: &TestGateway) -> Result<String, String> 
 /// The directory of a file of tests.
 pub(super) fn directory_of(file: &Path) -> PathBuf {
     file.parent().map(Path::to_path_buf).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use tempfile::TempDir;
+
+    use super::*;
+
+    #[test]
+    fn a_directory_that_a_killed_run_left_is_passed_over() {
+        let base = TempDir::new().unwrap();
+        let left = base
+            .path()
+            .join(format!("tidegate-test-{}-0", std::process::id()));
+        fs::create_dir(&left).unwrap();
+        let own = TestDirectory::create_in(base.path()).unwrap();
+        assert_ne!(own.0, left);
+        let path = own.0.clone();
+        drop(own);
+        assert!(left.exists() && !path.exists());
+    }
 }

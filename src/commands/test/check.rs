@@ -77,12 +77,13 @@ impl ReceivedSeries {
         self.point.series.metric.data
     }
 
-    /// Adds a later point.
+    /// Adds a point that came later. Its time can be older.
     fn add(&mut self, point: Point) {
-        let is_delta = self.data().temporality() == Temporality::Delta;
-        let before = std::mem::replace(&mut self.point, point);
-        if is_delta {
+        if self.data().temporality() == Temporality::Delta {
+            let before = std::mem::replace(&mut self.point, point);
             add_delta(&mut self.point.value, &before.value);
+        } else if point.time >= self.point.time {
+            self.point = point;
         }
     }
 
@@ -246,6 +247,7 @@ fn of_point(expected: &ExpectedPoint, series: &[ReceivedSeries], exporter: &str)
             .iter()
             .map(|series| series.point.series.metric.name.to_string())
             .collect();
+        names.sort_unstable();
         names.dedup();
         return Err(listed(
             &format!("`{exporter}` got no `{name}`. It got these metrics:"),
@@ -325,11 +327,10 @@ fn of_query(expected: &Expectation, gateway: &TestGateway, query: &str) -> Resul
     let evaluators = gateway.shared.evaluators.list();
     let evaluator = evaluators.first().ok_or("the gateway answers no queries")?;
     let values = evaluator.0.evaluate(&query, unix_now())?.values;
-    let holds = match (&expected.value, expected.empty) {
-        (Some(value), _) => matches!(values.as_slice(), [(_, only)] if is_equal(*only, *value)),
-        (None, true) => values.is_empty(),
-        (None, false) => is_same(&expected.series, &values),
-    };
+    let is_only = |value: f64| matches!(values.as_slice(), [(_, only)] if is_equal(*only, value));
+    let holds = expected.value.is_none_or(is_only)
+        && (expected.empty).is_none_or(|empty| empty == values.is_empty())
+        && (expected.series.as_ref()).is_none_or(|series| is_same(series, &values));
     if holds {
         return Ok(());
     }
@@ -366,12 +367,12 @@ async fn of_composite(expected: &Expectation, gateway: &TestGateway, name: &str)
     let groups: Vec<_> = named
         .iter()
         .flat_map(|one| one.read(now).answers.to_vec())
-        .filter(|group| has_attributes(&group.answer.attributes, &expected.labels))
         .collect();
     let holds = groups.iter().any(|group| {
         let answer = &group.answer;
         let is_value = |value: f64| answer.value.is_some_and(|shown| is_equal(shown, value));
-        expected.value.is_none_or(is_value)
+        has_attributes(&answer.attributes, &expected.labels)
+            && expected.value.is_none_or(is_value)
             && (expected.state.as_deref()).is_none_or(|state| state == answer.state.name())
             && (expected.stale).is_none_or(|stale| stale == (answer.state == Freshness::Stale))
     });
@@ -385,7 +386,12 @@ async fn of_composite(expected: &Expectation, gateway: &TestGateway, name: &str)
             .map_or_else(|| "no value".to_owned(), |value| value.to_string());
         format!("{name}{{{}}} {value}, {}", answer.attributes, answer.state.name())
     });
-    Err(listed("the composite has these groups:", lines))
+    let what = if groups.is_empty() {
+        "the composite has no groups"
+    } else {
+        "the composite has these groups:"
+    };
+    Err(listed(what, lines))
 }
 
 fn of_drops(expected: &ExpectedDrop, gateway: &TestGateway) -> Result<(), String> {
@@ -421,7 +427,13 @@ fn of_drops(expected: &ExpectedDrop, gateway: &TestGateway) -> Result<(), String
         let reasons = reasons.filter(|(_, items)| *items > 0);
         reasons.map(move |(reason, items)| format!("{path} {} {items}", reason.name()))
     });
-    let what = format!("expected {items} items dropped by `{reason}`. Dropped are:");
+    let lines: Vec<_> = lines.collect();
+    let shown = if lines.is_empty() {
+        "Nothing is dropped"
+    } else {
+        "Dropped are:"
+    };
+    let what = format!("expected {items} items dropped by `{reason}`. {shown}");
     Err(listed(&what, lines))
 }
 

@@ -207,9 +207,9 @@ crate::options! {
         /// Query in PromQL whose result is checked, by `value`, `series` and `empty`.
         pub(super) query: Option<String> = None,
         /// All elements of the result.
-        pub(super) series: Vec<ExpectedElement> = Vec::new(),
+        pub(super) series: Option<Vec<ExpectedElement>> = None,
         /// Whether the result has no element.
-        pub(super) empty: bool = false,
+        pub(super) empty: Option<bool> = None,
         /// Composite that is checked, by `labels`, `value`, `state` and `stale`.
         pub(super) composite: Option<String> = None,
         /// Labels of the group of the composite. Others may be there.
@@ -285,14 +285,38 @@ impl TestCase {
             cx.at(at.child("start"))
                 .error("expected a time such as 2026-01-01T00:00:00Z");
         }
-        if self.expect.is_empty() {
+        let Some(end) = self.expect.iter().map(|expected| expected.value.at).max() else {
             cx.at(at.child("expect"))
                 .error("a test without an expectation tests nothing");
+            return;
+        };
+        for input in &self.input {
+            let options = &input.value;
+            if options.at > end {
+                input
+                    .at(cx)
+                    .error("comes after the last expectation, so that nothing tests it");
+            }
+            let ended = options.dead.as_ref().or(options.reset.as_ref());
+            if let Some(name) = ended.filter(|name| !self.has_source(name)) {
+                input.at(cx).error(format!("no input has `source: {name}`"));
+            }
         }
+    }
+
+    /// Whether data of a source arrives.
+    fn has_source(&self, name: &str) -> bool {
+        let mut inputs = self.input.iter();
+        inputs.any(|input| input.value.source == name && !input.value.is_end())
     }
 }
 
 impl TestInput {
+    /// Whether it ends something, instead of being data.
+    fn is_end(&self) -> bool {
+        self.restart || self.dead.is_some() || self.reset.is_some()
+    }
+
     fn check(&self, at: &Node, cx: &mut Problems) {
         let forms = [
             !self.events.is_empty(),
@@ -315,8 +339,26 @@ impl TestInput {
         if self.every.is_none() && self.until.is_some() {
             cx.at(at.child("until")).error("needs `every`");
         }
+        let has_events = !self.events.is_empty();
+        let needs = [
+            ("labels", self.text.is_some(), "`text`"),
+            ("source_attributes", has_events, "`events`"),
+            (
+                "resource",
+                has_events || !self.points.is_empty(),
+                "`events` or `points`",
+            ),
+        ];
+        for (option, has_data, data) in needs {
+            if !has_data && at.get(option).is_some() {
+                cx.at(at.child(option)).error(format!("needs {data}"));
+            }
+        }
     }
 }
+
+/// The states of a composite.
+const STATES: [&str; 5] = ["fresh", "idle", "stale", "partial", "absent"];
 
 impl Expectation {
     fn check(&self, at: &Node, cx: &mut Problems) {
@@ -341,6 +383,11 @@ impl Expectation {
                 cx.at_key(&entry.value)
                     .error(format!("does not go with `{subject}`"));
             }
+        }
+        if let Some(state) = (self.state.as_deref()).filter(|state| !STATES.contains(state)) {
+            let states = STATES.join(", ");
+            cx.at(at.child("state"))
+                .error(format!("`{state}` is no state: expected one of {states}"));
         }
         let is_empty = !options.is_empty() && options.iter().all(|option| at.get(option).is_none());
         if is_empty {

@@ -18,7 +18,8 @@ use crate::component::{
 use crate::delivery::{Delivery, SentForm};
 use crate::exporters::prometheus::config::PrometheusExporterConfig;
 use crate::exporters::{otlp, otlphttp, prometheus};
-use crate::processors::k8sattributes;
+use crate::processors::composite::config::CompositeProcessorConfig;
+use crate::processors::{composite, k8sattributes};
 use crate::prom::catalog::Senders;
 use crate::prom::{Escaping, Format, Renderer};
 use crate::service::Plan;
@@ -108,9 +109,19 @@ pub(super) fn replace(plan: &mut Plan) -> Vec<String> {
             notes.push(format!(
                 "processors::{id} passes data unchanged: it needs an API server"
             ));
+        } else if planned.factory.kind == composite::FACTORY.kind {
+            let config: Arc<CompositeProcessorConfig> = planned.settings.get();
+            if has_webhook(&config) {
+                notes.push(format!("processors::{id} sends no webhooks"));
+            }
         }
     }
     notes
+}
+
+fn has_webhook(config: &CompositeProcessorConfig) -> bool {
+    let mut thresholds = config.composites.iter().flat_map(|one| &one.thresholds);
+    thresholds.any(|threshold| threshold.webhook.is_some())
 }
 
 static RECEIVER: ReceiverFactory = Factory {
