@@ -148,6 +148,28 @@ fn restarts_dead_sources_resets_and_late_points_are_as_in_a_gateway() {
 }
 
 #[test]
+fn a_note_says_that_scraped_series_are_not_relabelled() {
+    let tests = HEAD.to_owned()
+        + "  - {name: a, input: [{text: 'go_gc 1'}], expect: [{at: 1s, exporter: debug, points: [{name: go_gc, value: 1}]}]}\n";
+    let (directory, file) = files(&tests);
+    let config = r"receivers:
+  prometheus:
+    config:
+      scrape_configs:
+        - job_name: a
+          static_configs: [{targets: ['127.0.0.1:1']}]
+          metric_relabel_configs: [{source_labels: [__name__], regex: go_.*, action: drop}]
+exporters: {debug: }
+service: {pipelines: {metrics: {receivers: [prometheus], exporters: [debug]}}}
+";
+    fs::write(directory.path().join("gateway.yaml"), config).expect("written");
+    let Outcome { code, stdout, .. } = test(&[&file]);
+    assert_eq!(code, Some(0), "{stdout}");
+    let note = "  note  receivers::prometheus does not apply `metric_relabel_configs` to inputs\n";
+    assert!(stdout.contains(note), "{stdout}");
+}
+
+#[test]
 fn the_test_in_the_documentation_passes() {
     let page = include_str!("../../docs/testing.md");
     let (_, rest) = page.split_once("```yaml\n").expect("an example");
@@ -164,7 +186,7 @@ fn the_test_in_the_documentation_passes() {
 }
 
 /// Expectations that do not hold, and what the command says instead.
-const WRONG: [(&str, &str); 13] = [
+const WRONG: [(&str, &str); 15] = [
     (
         "exporter: otlphttp, points: [{name: hits, value: 5}]",
         "hits{} value 6 cumulative",
@@ -180,13 +202,18 @@ const WRONG: [(&str, &str); 13] = [
     ),
     (
         "exporter: nosuch, items: 1",
-        "no pipeline has an exporter `nosuch`",
+        "no pipeline has an exporter `nosuch`; there are `otlphttp`, `prometheus`",
     ),
+    ("exporter: otlphtp, items: 1", "did you mean `otlphttp`?"),
     ("page: prometheus, lines: [hits_total 5]", "hits_total 6"),
     ("page: prometheus, absent: [hits]", "lines that begin with `hits`"),
     ("page: prometheus, exactly: hits_total 5", "- hits_total 5"),
     ("query: hits_total, empty: true", "the result is:"),
     ("query: 'hits_total{', value: 1", "parse error"),
+    (
+        "query: hots_total, value: 1",
+        "metric \"hots_total\" is not known",
+    ),
     ("composite: recent, value: 5", "recent{} 6, fresh"),
     ("composite: recent, stale: true", "recent{} 6, fresh"),
     (
