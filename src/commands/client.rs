@@ -163,7 +163,9 @@ impl Client {
             printable_lines(&said)
         };
         Err(Failure::Message(match status {
-            StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => format!("{said} ({status}; {TOKEN_HINT})"),
+            StatusCode::UNAUTHORIZED => format!("{said} ({status}; {TOKEN_HINT})"),
+            // No token would help: the gateway does not allow it to anyone, or not under this name.
+            StatusCode::FORBIDDEN => format!("{said} ({status})"),
             _ => said,
         }))
     }

@@ -169,8 +169,13 @@ fn series(one: &Value) {
     }
     let rows = feeders.iter().map(|feeder| {
         let text = |key: &str| feeder[key].as_str().unwrap_or_default().to_owned();
+        let source = labels(&feeder["source"]);
         vec![
-            labels(&feeder["source"]),
+            if source.is_empty() {
+                "(no attributes)".to_owned()
+            } else {
+                source
+            },
             text("state"),
             age(&feeder["age_ms"]),
             time(&feeder["began"]),

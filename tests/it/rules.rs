@@ -3,6 +3,7 @@
 //! Rules on live data: alerts at Alertmanagers and in the API, recorded series in queries and on the page, restarts and
 //! reloads.
 
+use super::kit::gateway::tidegate;
 use super::kit::{
     Alertmanager, Answer, Gateway, HttpPeer, SOON, Target, free_port, http, wait_for, wait_until,
 };
@@ -390,7 +391,7 @@ fn a_reload_keeps_alerts_of_equal_rules_and_takes_new_rules() {
 }
 
 #[test]
-fn a_broken_rule_and_one_that_reaches_too_far_are_refused_at_the_start() {
+fn a_broken_rule_and_one_that_reaches_too_far_are_refused_by_run_and_validate() {
     let table = [
         (
             "groups:\n- name: web\n  rules:\n  - alert: Broken\n    expr: sum(\n",
@@ -405,8 +406,16 @@ fn a_broken_rule_and_one_that_reaches_too_far_are_refused_at_the_start() {
         let scene = Scene::new(text);
         let (code, said) = Gateway::launch(&scene.config(), |_| {}).wait(SOON);
         assert_ne!(code, Some(0), "{said}");
+        let checked = tidegate()
+            .args(["validate", "--config", &format!("yaml:{}", scene.config())])
+            .args(["--set", "extensions.health_check.endpoint=127.0.0.1:1"])
+            .output()
+            .expect("it starts");
+        let found = String::from_utf8_lossy(&checked.stderr);
+        assert_eq!(checked.status.code(), Some(1), "{found}");
         for part in parts {
             assert!(said.contains(part), "{part}: {said}");
+            assert!(found.contains(part), "{part}: {found}");
         }
     }
 }

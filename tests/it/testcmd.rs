@@ -175,6 +175,28 @@ fn restarts_dead_sources_resets_and_late_points_are_as_in_a_gateway() {
 }
 
 #[test]
+fn a_note_says_that_scraped_series_are_not_relabelled() {
+    let tests = HEAD.to_owned()
+        + "  - {name: a, input: [{text: 'go_gc 1'}], expect: [{at: 1s, exporter: debug, points: [{name: go_gc, value: 1}]}]}\n";
+    let (directory, file) = files(&tests);
+    let config = r"receivers:
+  prometheus:
+    config:
+      scrape_configs:
+        - job_name: a
+          static_configs: [{targets: ['127.0.0.1:1']}]
+          metric_relabel_configs: [{source_labels: [__name__], regex: go_.*, action: drop}]
+exporters: {debug: }
+service: {pipelines: {metrics: {receivers: [prometheus], exporters: [debug]}}}
+";
+    fs::write(directory.path().join("gateway.yaml"), config).expect("written");
+    let Outcome { code, stdout, .. } = test(&[&file]);
+    assert_eq!(code, Some(0), "{stdout}");
+    let note = "  note  receivers::prometheus does not apply `metric_relabel_configs` to inputs\n";
+    assert!(stdout.contains(note), "{stdout}");
+}
+
+#[test]
 fn the_test_in_the_documentation_passes() {
     let page = include_str!("../../docs/testing.md");
     let (_, rest) = page.split_once("```yaml\n").expect("an example");
@@ -191,7 +213,7 @@ fn the_test_in_the_documentation_passes() {
 }
 
 /// Expectations that do not hold, and what the command says instead.
-const WRONG: [(&str, &str); 31] = [
+const WRONG: [(&str, &str); 33] = [
     (
         "exporter: otlphttp, points: [{name: hits, value: 5}]",
         "hits{} value 6 cumulative",
@@ -239,8 +261,9 @@ const WRONG: [(&str, &str); 31] = [
     ),
     (
         "exporter: nosuch, items: 1",
-        "no pipeline has an exporter `nosuch`",
+        "no pipeline has an exporter `nosuch`; there are `otlphttp`, `prometheus`",
     ),
+    ("exporter: otlphtp, items: 1", "did you mean `otlphttp`?"),
     ("page: prometheus, lines: [hits_total 5]", "hits_total 6"),
     ("page: prometheus, absent: [hits]", "lines that begin with `hits`"),
     ("page: prometheus, exactly: hits_total 5", "- hits_total 5"),
@@ -254,6 +277,10 @@ const WRONG: [(&str, &str); 31] = [
     ("query: hits_total, series: [{labels: {a: b}, value: 6}]", "{} 6"),
     ("query: hits_total, value: 6, series: []", "{} 6"),
     ("query: 'hits_total{', value: 1", "parse error"),
+    (
+        "query: hots_total, value: 1",
+        "metric \"hots_total\" is not known",
+    ),
     ("composite: recent, value: 5", "recent{} 6, fresh"),
     ("composite: recent, stale: true", "recent{} 6, fresh"),
     ("composite: recent, state: idle", "recent{} 6, fresh"),

@@ -56,7 +56,9 @@ def test_the_graph_shows_rates_queues_and_the_broken_vendor(watched: kit.Watched
     expect(vendor.locator("title")).to_contain_text(re.compile("queue .* full: sending to"))
     edge = page.get_by_role("row", name=re.compile("^metrics otlp composite"))
     expect(edge.locator("td").nth(2)).to_have_text(re.compile("^[1-9].*/s$"))
-    expect(page.locator("#health")).to_contain_text("trouble: exporters::otlphttp/vendor")
+    health = page.locator("#health")
+    expect(health).to_contain_text("trouble: exporters::otlphttp/vendor")
+    expect(health.get_by_role("link")).to_have_attribute("href", "#/component/exporter/otlphttp%2Fvendor")
     line = page.get_by_role("img", name=re.compile("^Received items")).locator("path")
     expect(line).to_have_attribute("d", re.compile("(L.*){3}"))
     watched.picture("graph")
@@ -65,6 +67,28 @@ def test_the_graph_shows_rates_queues_and_the_broken_vendor(watched: kit.Watched
     settings = page.get_by_label("Settings")
     expect(settings).to_contain_text("endpoint")
     expect(settings).not_to_contain_text("a-secret-key")
+
+
+def test_refused_items_are_counted_where_a_reader_looks_first(watched: kit.Watched) -> None:
+    page = watched.open("graph")
+    # The queue of the broken vendor is full in the end.
+    refused = page.locator(".tile", has_text="refused").locator("strong")
+    expect(refused).to_have_attribute("data-mark", "warn", timeout=60_000)
+    page = watched.open("components")
+    otlp = page.get_by_role("row", name=re.compile("^otlp receiver"))
+    expect(otlp.locator('td[data-mark="warn"]')).to_have_text(re.compile("^[1-9]"))
+
+
+def test_a_graph_fits_its_window_and_the_current_view_is_in_sight_on_a_phone(watched: kit.Watched) -> None:
+    page = watched.open("graph")
+    page.set_viewport_size({"width": 900, "height": 800})
+    vendor = page.locator("svg.graph a.node.exporter", has_text="vendor").locator(".box")
+    expect(vendor).to_be_visible()
+    box = vendor.bounding_box()
+    assert box is not None and box["x"] + box["width"] <= 900
+    page.set_viewport_size({"width": 360, "height": 740})
+    watched.open("config")
+    expect(page.locator("#views a[aria-current]")).to_be_in_viewport(ratio=1)
 
 
 def numbers(page: Page) -> list[list[int]]:

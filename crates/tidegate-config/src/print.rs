@@ -75,7 +75,7 @@ pub fn without_references(text: &str) -> String {
 /// Prints a tree as YAML, with nothing masked.
 pub fn print_yaml(root: &Node) -> String {
     let mut printer = Printer { out: String::new() };
-    printer.block(root, 0);
+    printer.block(root, 0, false);
     printer.out
 }
 
@@ -84,46 +84,31 @@ struct Printer {
 }
 
 impl Printer {
-    /// A node that begins on a line of its own.
-    fn block(&mut self, node: &Node, indent: usize) {
+    /// A node that begins on a line of its own, or on the line that a key or a dash has begun.
+    fn block(&mut self, node: &Node, indent: usize, mut is_begun: bool) {
         match node.value() {
             NodeValue::Map(entries) if !entries.is_empty() => {
                 for entry in entries {
-                    self.indent(indent);
+                    self.begin_line(indent, &mut is_begun);
                     self.out.push_str(&written(&entry.key));
                     self.out.push(':');
-                    self.after(&entry.value, indent + 1);
+                    let nested = is_nested(&entry.value);
+                    self.out.push(if nested { '\n' } else { ' ' });
+                    self.block(&entry.value, indent + 1, !nested);
                 }
             }
             NodeValue::List(items) if !items.is_empty() => {
                 for item in items {
-                    self.indent(indent);
-                    self.out.push('-');
-                    self.after(item, indent + 1);
+                    self.begin_line(indent, &mut is_begun);
+                    self.out.push_str("- ");
+                    self.block(item, indent + 1, true);
                 }
             }
             _ => {
-                self.indent(indent);
+                self.begin_line(indent, &mut is_begun);
                 self.inline(node);
                 self.out.push('\n');
             }
-        }
-    }
-
-    /// A node after a key or a dash.
-    fn after(&mut self, node: &Node, indent: usize) {
-        let nested = match node.value() {
-            NodeValue::Map(entries) => !entries.is_empty(),
-            NodeValue::List(items) => !items.is_empty(),
-            NodeValue::Scalar(_) => false,
-        };
-        if nested {
-            self.out.push('\n');
-            self.block(node, indent);
-        } else {
-            self.out.push(' ');
-            self.inline(node);
-            self.out.push('\n');
         }
     }
 
@@ -138,8 +123,20 @@ impl Printer {
         self.out.push_str(&text);
     }
 
-    fn indent(&mut self, indent: usize) {
-        self.out.extend(std::iter::repeat_n("  ", indent));
+    /// Indents a line that nothing has begun.
+    fn begin_line(&mut self, indent: usize, is_begun: &mut bool) {
+        if !std::mem::take(is_begun) {
+            self.out.extend(std::iter::repeat_n("  ", indent));
+        }
+    }
+}
+
+/// Whether a node needs lines of its own.
+fn is_nested(node: &Node) -> bool {
+    match node.value() {
+        NodeValue::Map(entries) => !entries.is_empty(),
+        NodeValue::List(items) => !items.is_empty(),
+        NodeValue::Scalar(_) => false,
     }
 }
 

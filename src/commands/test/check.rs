@@ -2,7 +2,7 @@
 
 //! What a test expects, compared with what the gateway shows.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::sync::Arc;
 
@@ -12,8 +12,9 @@ use tidegate_promql::{Labels, Query};
 use super::file::{Expectation, ExpectedDrop, ExpectedElement, ExpectedPoint};
 use super::gateway::{TestGateway, complete};
 use crate::batch::{Payload, Signal, convert, json};
+use crate::component::graph_metrics::NodeMetrics;
 use crate::component::{Reason, unix_now};
-use crate::config::Ordered;
+use crate::config::{Class, Ordered, nearest};
 use crate::watch;
 
 /// The most lines of what is there in a message.
@@ -206,7 +207,7 @@ fn of_exporter(
         .iter()
         .any(|node| *node.path == *format!("exporters::{exporter}"))
     {
-        return Err(format!("no pipeline has an exporter `{exporter}`"));
+        return Err(unknown_exporter(exporter, nodes));
     }
     let own = exported.iter().filter(|(name, _)| name == exporter);
     let batches: Vec<&Payload> = own.map(|(_, payload)| payload).collect();
@@ -224,6 +225,21 @@ fn of_exporter(
             .try_for_each(|point| of_point(point, &series, exporter))?;
     }
     of_texts(expected, &batches, exporter)
+}
+
+/// Says that no pipeline has an exporter, and names those that there are.
+fn unknown_exporter(exporter: &str, nodes: &[NodeMetrics]) -> String {
+    let exporters = nodes.iter().filter(|node| node.class == Class::Exporter);
+    let ids: BTreeSet<&str> = exporters.map(|node| &*node.id).collect();
+    let quoted: Vec<_> = ids.iter().map(|id| format!("`{id}`")).collect();
+    let mut text = format!(
+        "no pipeline has an exporter `{exporter}`; there are {}",
+        quoted.join(", ")
+    );
+    if let Some(near) = nearest(exporter, ids) {
+        let _ = write!(text, "; did you mean `{near}`?");
+    }
+    text
 }
 
 fn of_point(expected: &ExpectedPoint, series: &[ReceivedSeries], exporter: &str) -> Result<(), String> {
@@ -334,13 +350,11 @@ fn of_query(expected: &Expectation, gateway: &TestGateway, query: &str) -> Resul
     if holds {
         return Ok(());
     }
+    if values.is_empty() {
+        return Err(listed("the result is empty", gateway.query_warnings(&query)));
+    }
     let lines = values.iter().map(|(labels, value)| format!("{labels} {value}"));
-    let what = if values.is_empty() {
-        "the result is empty"
-    } else {
-        "the result is:"
-    };
-    Err(listed(what, lines))
+    Err(listed("the result is:", lines))
 }
 
 /// Whether the elements are those of a result, in any order.

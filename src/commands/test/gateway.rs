@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use tidegate_engine::{UnixNanos, clock};
-use tidegate_promql::HistoryLimits;
+use tidegate_promql::{HistoryLimits, Query};
 use tokio::task::yield_now;
 
 use super::stand_ins::{self, StandIns};
@@ -19,7 +19,7 @@ use crate::component::graph_metrics::GraphMetrics;
 use crate::component::{Evaluator, Shared, unix_now};
 use crate::config::{Class, Loader};
 use crate::extensions::file_storage;
-use crate::prom::catalog::View;
+use crate::prom::catalog::{View, millis};
 use crate::service::{Graph, Plan, Running};
 
 /// The longest step of the clock.
@@ -172,6 +172,16 @@ impl TestGateway {
                 self.stand_ins.expire(now);
                 self.view.record(now, Duration::ZERO, &mut |_| true);
             }
+        }
+    }
+
+    /// The warnings of a query, such as a metric that is not known.
+    pub(super) fn query_warnings(&self, query: &Query) -> Vec<String> {
+        let now = unix_now();
+        let asked = self.view.ask(now, &query.selections());
+        match query.instant(&asked, millis(clock::wall(now))) {
+            Ok(_) => asked.query_warnings().warnings(),
+            Err(_) => Vec::new(),
         }
     }
 

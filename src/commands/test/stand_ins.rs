@@ -15,6 +15,7 @@ use crate::component::{
     Lifecycle, Processor, ProcessorFactory, Receiver, ReceiverFactory, Refused, Shared, Stability,
     TableHandle,
 };
+use crate::config::Node;
 use crate::delivery::{Delivery, SentForm};
 use crate::exporters::prometheus::config::PrometheusExporterConfig;
 use crate::exporters::{otlp, otlphttp, prometheus};
@@ -88,8 +89,13 @@ impl StandIns {
 /// Replaces the components that a test can't have. Returns a line for each that is not what it seems.
 pub(super) fn replace(plan: &mut Plan) -> Vec<String> {
     let mut notes = Vec::new();
-    for planned in plan.receivers.values_mut() {
+    for (id, planned) in &mut plan.receivers {
         planned.factory = &RECEIVER;
+        if has_metric_relabelling(&planned.options) {
+            notes.push(format!(
+                "receivers::{id} does not apply `metric_relabel_configs` to inputs"
+            ));
+        }
     }
     for planned in plan.exporters.values_mut() {
         let kind = planned.factory.kind;
@@ -122,6 +128,15 @@ pub(super) fn replace(plan: &mut Plan) -> Vec<String> {
 fn has_webhook(config: &CompositeProcessorConfig) -> bool {
     let mut thresholds = config.composites.iter().flat_map(|one| &one.thresholds);
     thresholds.any(|threshold| threshold.webhook.is_some())
+}
+
+/// Whether a job of a `prometheus` receiver changes or drops series that it scrapes.
+fn has_metric_relabelling(options: &Node) -> bool {
+    let jobs = options
+        .get("config")
+        .and_then(|config| config.get("scrape_configs"));
+    let jobs = jobs.and_then(Node::as_list).unwrap_or_default();
+    jobs.iter().any(|job| job.get("metric_relabel_configs").is_some())
 }
 
 static RECEIVER: ReceiverFactory = Factory {

@@ -169,9 +169,8 @@ fn read(globs: &[String]) -> Result<(RuleTexts, Vec<String>), RuleFilesError> {
         let paths = glob::glob(pattern).map_err(|error| RuleFilesError::Glob(pattern.clone(), error))?;
         let mut is_missing = true;
         for path in paths {
-            let path = path.map_err(|error| {
-                RuleFilesError::Read(error.path().display().to_string(), error.into())
-            })?;
+            let path =
+                path.map_err(|error| RuleFilesError::Read(error.path().display().to_string(), error.into()))?;
             is_missing = false;
             let name = path.display().to_string();
             if texts.contains_key(&name) {

@@ -124,7 +124,7 @@ impl RulesExtension {
         let groups: RunningGroups = groups
             .map(|group| Arc::new(GroupRun::new(engine.clone(), group.clone())))
             .collect();
-        let rules = Self {
+        Ok(Self {
             reporter: Arc::new(GroupReporter {
                 groups: groups.clone(),
                 engine: engine.clone(),
@@ -139,13 +139,7 @@ impl RulesExtension {
             senders: Mutex::default(),
             stopping: CancellationToken::new(),
             stopping_senders: CancellationToken::new(),
-        };
-        // At the start of the gateway, `admin` may be built later. In a reload, the old instance must not stop for rules
-        // that can't run.
-        if rules.base.shared.health.phase() == Phase::Ready {
-            rules.check_history()?;
-        }
-        Ok(rules)
+        })
     }
 
     fn check_history(&self) -> Result<(), ComponentError> {
@@ -315,6 +309,11 @@ async fn end(tasks: Vec<JoinHandle<()>>, deadline: Instant) {
 }
 
 impl Extension for RulesExtension {
+    /// `admin` may be built later than the rules. In a reload, the old instance must not stop for rules that can't run.
+    fn check_needs(&self) -> Result<(), ComponentError> {
+        self.check_history()
+    }
+
     fn is_outdated(&self) -> bool {
         self.loaded.is_outdated(&self.config.files)
     }
@@ -323,7 +322,6 @@ impl Extension for RulesExtension {
 #[async_trait]
 impl Lifecycle for RulesExtension {
     async fn start(&self) -> Result<(), ComponentError> {
-        self.check_history()?;
         let has_predecessor = self.adopt();
         self.open(!has_predecessor).await?;
         let (recorded, shared) = (&self.engine.recorded, &self.base.shared);

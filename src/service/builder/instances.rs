@@ -11,7 +11,7 @@ use crate::component::{
     ReceiverContext,
 };
 use crate::config::{Class, ComponentId};
-use crate::service::graph::GraphMember;
+use crate::service::graph::{BuildError, GraphMember};
 use crate::service::member::Instance;
 use crate::service::plan::PipelinePlan;
 
@@ -35,15 +35,31 @@ impl<'a> Builder<'a> {
         let gone = running.filter(|member| member.class == Class::Extension && !is_kept(member));
         let prefix = Class::Extension.section().len() + 2;
         self.changed_extensions = gone.map(|member| member.path[prefix..].to_owned()).collect();
+        let mut built = Vec::new();
         for (position, planned, parts) in all {
             let is_changed = self.changed_extensions.contains(&position.id.to_string());
             let kept = self.kept(&position.path(), &parts).filter(|_| !is_changed);
-            self.add(kept, position, parts, [const { None }; 3], |builder| {
+            let added = self.add(kept, position, parts, [const { None }; 3], |builder| {
                 let extension = (planned.factory.build)(&planned.settings, builder.context(position))?;
                 let services = &builder.shared.services;
                 services.add(position.id.to_string(), extension.services());
                 Ok(Instance::Extension(extension))
             });
+            if let Some(Instance::Extension(extension)) = added {
+                built.push((position.id, extension));
+            }
+        }
+        // What an extension that failed would have set up is missing for the others.
+        if self.errors.is_empty() {
+            let failed = built.into_iter().filter_map(|(id, extension)| {
+                let error = extension.check_needs().err()?;
+                Some(BuildError {
+                    class: Class::Extension,
+                    id: id.clone(),
+                    error,
+                })
+            });
+            self.errors.extend(failed);
         }
     }
 

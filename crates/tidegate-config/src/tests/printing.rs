@@ -52,6 +52,30 @@ fn a_text_with_the_url_of_a_user_is_masked_wherever_the_url_stands() {
 }
 
 #[test]
+fn an_item_of_a_list_begins_behind_its_dash() {
+    let mut problems = Problems::default();
+    let text = "{a: [{b: [x, {}], c: {d: 1}}, [[], [y, z]], ~], e: {f: []}}";
+    let root = parse_text("l.yaml", text, &mut problems).expect("YAML");
+    let printed = print_yaml(&root);
+    let expected = "a:
+  - b:
+      - x
+      - {}
+    c:
+      d: 1
+  - - []
+    - - y
+      - z
+  - null
+e:
+  f: []
+";
+    assert_eq!(printed, expected);
+    let again = parse_text("l.yaml", &printed, &mut problems).expect("YAML");
+    assert_eq!(again.to_json(), root.to_json());
+}
+
+#[test]
 fn a_literal_dollar_is_printed_so_that_it_is_read_again() {
     let root = |text: &str| {
         let loader = Loader::default().text("d.yaml", text).env(|_| None);

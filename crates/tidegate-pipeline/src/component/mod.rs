@@ -145,6 +145,14 @@ pub trait Extension: Lifecycle {
         services::Services::default()
     }
 
+    /// Checks what it needs of other extensions, when all of them are built.
+    ///
+    /// # Errors
+    /// It can't run with them.
+    fn check_needs(&self) -> Result<(), ComponentError> {
+        Ok(())
+    }
+
     /// Whether files that its options name have changed since it was built. A reload then builds it anew, although its
     /// options are equal.
     fn is_outdated(&self) -> bool {

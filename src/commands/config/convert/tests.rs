@@ -206,6 +206,7 @@ service: {pipelines: {metrics: {receivers: [nop], exporters: [datadog/eu]}}}
         &report,
         &[
             "in.yaml:3: exporters::datadog/eu: not in tidegate: it becomes `otlphttp`",
+            "to the OTLP endpoint of the account, for example https://otlp.datadoghq.eu",
             "in.yaml:4: exporters::datadog/eu::api::site: ",
             "in.yaml:5: exporters::datadog/eu::hostname: ",
         ],

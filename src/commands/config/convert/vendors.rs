@@ -43,6 +43,9 @@ const EXPORTERS: &[VendorExporter] = &[
     },
 ];
 
+/// The site of accounts of Datadog whose options name none.
+const DATADOG_SITE: &str = "datadoghq.com";
+
 /// Options that `otlphttp` has too.
 const CARRIED: &[&str] = &["proxy_url", "retry_on_failure", "sending_queue", "timeout", "tls"];
 
@@ -117,12 +120,25 @@ impl VendorExporter {
                 _ => report.add(value, NO_OPTION),
             }
         }
-        let message = format!(
+        let mut message = format!(
             "not in tidegate: it becomes `otlphttp` with `vendor: {vendor}`; set the variable {variable} to the OTLP \
              endpoint of the account"
         );
+        if let Some(endpoint) = self.usual_endpoint(options) {
+            message += &format!(", for example {endpoint}");
+        }
         report.add(options, message);
         node
+    }
+
+    /// The OTLP endpoint of the site that the options name. `None`: they do not tell it.
+    fn usual_endpoint(&self, options: &Node) -> Option<String> {
+        if self.vendor != VendorName::Datadog {
+            return None;
+        }
+        let site = options.get("api").and_then(|api| api.get("site"));
+        let site = site.map_or(Some(DATADOG_SITE), Node::as_str)?;
+        (!site.contains('$')).then(|| format!("https://otlp.{site}"))
     }
 
     /// Reports the options of the map that has the key.

@@ -196,6 +196,16 @@ fn report_names(peers: &[Contact<'_>], results: &BTreeMap<String, Result<(), ()>
     }
 }
 
+/// The address of a peer in quotes, or the reason why the message does not show it.
+fn shown_peer(site: &Site<'_>) -> String {
+    let shown = site.shown();
+    if shown.starts_with('"') {
+        shown
+    } else {
+        "the peer of a variable or secret".to_owned()
+    }
+}
+
 /// Opens a connection to each peer that has a port, and closes it.
 fn report_connections<'a>(
     peers: impl Iterator<Item = &'a Contact<'a>>,
@@ -216,7 +226,7 @@ fn report_connections<'a>(
         let Some(site) = sites.get(index) else { continue };
         report.begin_check();
         if let Err(error) = result {
-            let message = format!("can't connect to {}: {error}", site.shown());
+            let message = format!("can't connect to {}: {error}", shown_peer(site));
             let help = "start the peer, or check address, firewall and `tls`";
             match site.role {
                 Role::Target => report.warning(&site.position(), message, help),

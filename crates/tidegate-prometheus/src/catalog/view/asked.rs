@@ -24,6 +24,10 @@ use tidegate_pipeline::watch::Watched;
 /// Metrics that one answer names in a kind of warning; the rest is counted.
 const NAMED: usize = 10;
 
+/// Why a gateway that receives data may know no metric.
+const NO_SERIES: &str =
+    "; queries see no data that exporters only send on: add a `prometheus` exporter to the pipeline";
+
 /// Samples for one query. It notes what the query has met.
 pub struct Asked<'a> {
     pub(super) view: &'a View,
@@ -57,6 +61,8 @@ enum Meant {
     Called(String),
     /// The nearest name that is known.
     Near(String),
+    /// Any name: no component of the gateway keeps series.
+    NoSeries,
 }
 
 impl QueryWarnings {
@@ -122,6 +128,7 @@ impl QueryWarnings {
                 Some(Meant::Near(name)) => {
                     let _ = write!(text, "; did you mean \"{name}\"?");
                 }
+                Some(Meant::NoSeries) => text.push_str(NO_SERIES),
                 None => {}
             }
             text
@@ -210,6 +217,9 @@ impl View {
     fn meant(&self, state: &ViewState, name: &str) -> Option<Meant> {
         if let Some(called) = self.called(state, name) {
             return Some(Meant::Called(called));
+        }
+        if state.metrics().next().is_none() && self.named_tables().is_empty() {
+            return Some(Meant::NoSeries);
         }
         let near = nearest(name, state.metrics())?;
         let is_part = |part: &&&str| self.is_known(state, &format!("{near}{part}"));

@@ -271,6 +271,20 @@ fn an_unknown_metric_is_named_with_the_one_that_was_meant() {
 }
 
 #[test]
+fn a_gateway_that_keeps_no_series_says_what_queries_need() {
+    let (view, shared) = view();
+    let warnings = || ask_with_notes(&view, "queue_depth", START).1.warnings();
+    let unknown = "metric \"queue_depth\" is not known: no series of this name is here or was here lately";
+    let expected = format!(
+        "{unknown}; queries see no data that exporters only send on: add a `prometheus` exporter to the pipeline"
+    );
+    assert_eq!(warnings(), [expected]);
+    // A table without series may get them.
+    let _table = table(&shared);
+    assert_eq!(warnings(), [unknown]);
+}
+
+#[test]
 fn what_resources_say_is_target_info_and_has_a_past() {
     let (view, shared) = view();
     let table = table(&shared);

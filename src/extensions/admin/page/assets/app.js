@@ -35,10 +35,20 @@ let current = {};
 const failures = new Map();
 let warnings = null;
 
+/** A link to the component of a log name: `exporters::otlp` or `processors::batch@metrics`. */
+function linkTo(name) {
+  const [, kind, id] = /^([a-z]+)s::([^@]+)/.exec(name) ?? [];
+  return kind ? element("a", { href: `#/component/${kind}/${encodeURIComponent(id)}` }, name) : name;
+}
+
 function showHealth({ health: { ready, reason, troubles }, version }) {
   const names = Object.keys(troubles);
-  const text = !ready ? reason : names.length > 0 ? `trouble: ${names.join(", ")}` : "ready";
-  setText(health, `${text} · ${version}`);
+  const text = `${!ready ? reason : names.length > 0 ? `trouble: ${names.join(", ")}` : "ready"} · ${version}`;
+  // Links that do not change stay, and so does the focus.
+  if (health.textContent !== text) {
+    const links = names.flatMap((name, index) => (index > 0 ? [", ", linkTo(name)] : [linkTo(name)]));
+    health.replaceChildren(...(ready && names.length > 0 ? ["trouble: ", ...links, ` · ${version}`] : [text]));
+  }
   setAttribute(health, "data-mark", ready ? (names.length > 0 ? "warn" : "good") : "bad");
 }
 
@@ -85,6 +95,8 @@ function navigate() {
   for (const link of document.querySelectorAll("#views a")) {
     setAttribute(link, "aria-current", link.hash === `#/${name}` ? "page" : null);
   }
+  // At phone width the navigation scrolls sideways.
+  document.querySelector("#views a[aria-current]")?.scrollIntoView({ block: "nearest", inline: "center" });
   if (!view) {
     main.append(note(`No view is named ${name}.`));
     return;

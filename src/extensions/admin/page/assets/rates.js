@@ -41,6 +41,8 @@ export class Rates {
   #instance = "";
   /** Received items a second of all receivers. */
   received = new Past();
+  /** Items a second that receivers refused or could not take. */
+  refused = new Past();
   /** Drops a second of all components. */
   dropped = new Past();
 
@@ -55,7 +57,9 @@ export class Rates {
     while (this.#samples.length > 2 && graph.time - this.#samples[0].time > WINDOW + 0.5) this.#samples.shift();
     const sum = (name, from) => from.reduce((total, one) => total + (this.of(one, name) ?? 0), 0);
     if (this.#samples.length > 1) {
-      this.received.add(sum("accepted", graph.components.filter((one) => one.class === "receiver")));
+      const receivers = graph.components.filter((one) => one.class === "receiver");
+      this.received.add(sum("accepted", receivers));
+      this.refused.add(sum("refused", receivers) + sum("failed", receivers));
       this.dropped.add(sum("dropped", graph.components));
     }
   }

@@ -25,7 +25,7 @@ export function open(root) {
     const { headStats } = page;
     const parts = LISTS.map(([name, caption, what]) => {
       const columns = [
-        { title: what, text: (row) => row.name },
+        { title: what, text: (row) => row.name || "(no attributes)" },
         { title: "Number", number: true, text: (row) => count(row.value) },
       ];
       const list = table({ caption, columns, key: (row) => row.name, empty: page.labelsCounted === false ? "Not counted: memory is short." : "None." });

@@ -69,7 +69,8 @@ export function open(root, { rates, parts: [kind, id = ""], heading }) {
       health.setAttribute("data-mark", trouble ? "bad" : "good");
       const own = graph.components.filter((one) => one.class === kind && one.id === id);
       const fill = nodeQueue({ parts: own });
-      setText(queue, fill === null ? "" : `The queue is ${percent(fill)} full.`);
+      const refusal = fill >= 1 ? " A full queue with on_full: refuse (the default) refuses batches for all exporters of the pipeline." : "";
+      setText(queue, fill === null ? "" : `The queue is ${percent(fill)} full.${refusal}`);
       numbers.update(own.flatMap(counters));
     },
     "status/config"({ yaml }) {

@@ -20,6 +20,9 @@ function rows(graph) {
 
 const total = (row, rates, name) => row.parts.reduce((sum, one) => sum + (rates.of(one, name) ?? 0), 0);
 
+/** Items since the start that a receiver refused or could not take. */
+const refusals = (row) => row.parts.reduce((sum, one) => sum + (one.refused ?? 0) + (one.failed ?? 0), 0);
+
 const columns = (rates) => [
   { title: "Component", text: (row) => row.id, href: (row) => `#/component/${row.kind}/${encodeURIComponent(row.id)}` },
   { title: "Class", text: (row) => row.kind },
@@ -27,7 +30,8 @@ const columns = (rates) => [
   { title: "In", number: true, text: (row) => (row.parts.length === 0 ? "–" : rate(total(row, rates, row.kind === "receiver" ? "accepted" : "entered"))) },
   { title: "Out", number: true, text: (row) => (["processor", "connector", "exporter"].includes(row.kind) ? rate(total(row, rates, "left")) : "–") },
   { title: "Queue", number: true, text: (row) => (nodeQueue(row) === null ? "–" : percent(nodeQueue(row))) },
-  { title: "Dropped", number: true, text: (row) => count(nodeDrops(row)), mark: (row) => (nodeDrops(row) > 0 ? "bad" : null) },
+  { title: "Refused", number: true, text: (row) => (row.kind === "receiver" ? count(refusals(row)) : "–"), mark: (row) => (refusals(row) > 0 ? "warn" : null) },
+  { title: "Dropped", number: true, text: (row) => (["receiver", "extension"].includes(row.kind) ? "–" : count(nodeDrops(row))), mark: (row) => (nodeDrops(row) > 0 ? "bad" : null) },
   { title: "Signals", text: (row) => [...new Set(row.parts.map((one) => one.signal))].join(", ") },
 ];
 

@@ -11,6 +11,9 @@ import { POINTS } from "./rates.js";
 /** The most characters of a name in a box. */
 const MAX_CHARS = 20;
 
+/** The smallest scale of the picture. */
+const MIN_SCALE = 0.75;
+
 function shortened(name) {
   return name.length > MAX_CHARS ? `${name.slice(0, MAX_CHARS - 1)}…` : name;
 }
@@ -51,6 +54,8 @@ function draw(model) {
   const { places, width, height } = layout(model);
   const arrow = shape("marker", { id: "arrow", viewBox: "0 0 8 8", refX: 8, refY: 4, markerWidth: 7, markerHeight: 7, orient: "auto" }, shape("path", { d: "M0 0L8 4L0 8z" }));
   const svg = shape("svg", { class: "graph", viewBox: `0 0 ${width} ${height}`, width, height, role: "group", "aria-label": "Pipelines" }, shape("defs", {}, arrow));
+  // A picture that is a little too wide shrinks. A wider one scrolls, so that its texts stay readable.
+  svg.style.minWidth = `${Math.round(width * MIN_SCALE)}px`;
   const edges = model.edges.map((edge) => drawEdge(edge, places));
   const nodes = [...model.nodes.values()].map((node) => drawNode(node, places.get(node.key)));
   svg.append(...edges.map((one) => one.line), ...nodes.map((one) => one.group), ...edges.flatMap((one) => [one.text, one.drops]));
@@ -104,13 +109,21 @@ export const topics = ["status/graph"];
 /** Shows the view. */
 export function open(root, { rates }) {
   const received = sparkline("Received items a second, last two minutes", POINTS);
+  const refused = sparkline("Refused items a second, last two minutes", POINTS);
   const dropped = sparkline("Dropped items a second, last two minutes", POINTS);
-  const [receivedText, droppedText, memory] = [element("strong"), element("strong"), element("strong")];
+  const [receivedText, refusedText, droppedText, memory] = [element("strong"), element("strong"), element("strong"), element("strong")];
   const edges = table({ caption: "Edges", columns: COLUMNS(rates), key: (edge) => edge.key });
   const holder = scrollable("Picture of the pipelines");
   const tile = (name, value, ...more) => element("div", { class: "tile" }, element("span", {}, name), value, ...more);
   root.append(
-    element("div", { class: "tiles" }, tile("received", receivedText, received.root), tile("dropped", droppedText, dropped.root), tile("memory", memory)),
+    element(
+      "div",
+      { class: "tiles" },
+      tile("received", receivedText, received.root),
+      tile("refused", refusedText, refused.root),
+      tile("dropped", droppedText, dropped.root),
+      tile("memory", memory),
+    ),
     holder,
     element("p", { class: "note" }, "A box leads to its component. The bar at the lower side of a box is the fill of its queue. A rate is the mean of 5 s."),
     edges.root,
@@ -129,9 +142,13 @@ export function open(root, { rates }) {
       refresh(picture, model, rates);
       edges.update(model.edges);
       received.update(rates.received.values);
+      refused.update(rates.refused.values);
       dropped.update(rates.dropped.values);
       setText(receivedText, rate(rates.received.values.at(-1)));
+      setText(refusedText, rate(rates.refused.values.at(-1)));
+      setAttribute(refusedText, "data-mark", rates.refused.values.at(-1) > 0 ? "warn" : null);
       setText(droppedText, rate(rates.dropped.values.at(-1)));
+      setAttribute(droppedText, "data-mark", rates.dropped.values.at(-1) > 0 ? "bad" : null);
       const { usedBytes, limitBytes } = graph.memory;
       setText(memory, limitBytes ? `${bytes(usedBytes)} of ${bytes(limitBytes)}` : bytes(usedBytes));
     },

@@ -68,7 +68,7 @@ export function open(root) {
     element("p", {}, "In + made + restored = out + absorbed + dropped + held."),
     ledger.root,
     receivers.root,
-    note("A refused item is still with its sender. A dropped item is lost."),
+    note("A refused item is still with its sender. A scraped one is offered again until the next scrape, then it is lost. A dropped item is lost."),
   );
   return {
     update(topic, graph) {

@@ -37,7 +37,7 @@ export function open(root) {
       if (topic !== "targets") return;
       const rows = page.activeTargets;
       const up = rows.filter((row) => row.health === "up").length;
-      summary.textContent = `${up} of ${rows.length} targets are up.`;
+      summary.textContent = `Targets that are up: ${up} of ${rows.length}.`;
       // Targets that are down come first.
       active.update([...rows].sort((one, other) => Number(one.health === "up") - Number(other.health === "up")));
       dropped.update(Object.entries(page.droppedTargetCounts ?? {}));
