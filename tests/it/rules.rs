@@ -391,7 +391,7 @@ fn a_reload_keeps_alerts_of_equal_rules_and_takes_new_rules() {
 }
 
 #[test]
-fn a_broken_rule_and_one_that_reaches_too_far_are_refused_by_run_and_validate() {
+fn run_and_validate_refuse_broken_rules_and_rules_that_reach_too_far() {
     let table = [
         (
             "groups:\n- name: web\n  rules:\n  - alert: Broken\n    expr: sum(\n",

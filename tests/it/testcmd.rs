@@ -261,7 +261,7 @@ const WRONG: [(&str, &str); 33] = [
     ),
     (
         "exporter: nosuch, items: 1",
-        "no pipeline has an exporter `nosuch`; there are `otlphttp`, `prometheus`",
+        "no pipeline has an exporter `nosuch`; there are `otlphttp`, `otlphttp/unchanged`, `prometheus`",
     ),
     ("exporter: otlphtp, items: 1", "did you mean `otlphttp`?"),
     ("page: prometheus, lines: [hits_total 5]", "hits_total 6"),
@@ -446,7 +446,7 @@ fn tests_of_promtool_run_unchanged() {
 }
 
 #[test]
-fn a_test_of_rules_that_fails_shows_both_sides_and_a_missing_rule_file_is_noted() {
+fn a_failing_test_of_rules_shows_both_sides_and_notes_a_missing_file() {
     let wrong = "  - alert_rule_test: [{eval_time: 1m, alertname: Watchdog}]\n";
     let (directory, file) = rule_tests(wrong);
     let junit = directory.path().join("results.xml");

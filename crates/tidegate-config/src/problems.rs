@@ -341,7 +341,7 @@ fn secrets_by_text(line: &str, known: &[Range<usize>], offset: usize) -> Vec<Ran
         if found.last().is_some_and(|last| offset + colon < last.end) {
             continue;
         }
-        let Some(secret) = secret_behind(line, colon) else {
+        let Some(secret) = secret_after(line, colon) else {
             continue;
         };
         let (start, end) = (offset + secret.start, offset + secret.end);
@@ -353,7 +353,7 @@ fn secrets_by_text(line: &str, known: &[Range<usize>], offset: usize) -> Vec<Ran
 }
 
 /// The value behind a colon, if its key promises a secret.
-fn secret_behind(line: &str, colon: usize) -> Option<Range<usize>> {
+fn secret_after(line: &str, colon: usize) -> Option<Range<usize>> {
     let key = line[..colon].trim_end_matches([' ', '"', '\'']);
     let key = key.rsplit([' ', '{', ',', '"', '\'', '.', ':']).next();
     let key = key.filter(|key| secret::is_secret_key(key))?;

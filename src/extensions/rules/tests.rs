@@ -135,6 +135,7 @@ async fn each_evaluation_is_pushed_into_the_entries() {
 fn rules_without_their_history_do_not_replace_those_that_run() {
     let rig = Rig::new();
     rig.write("groups: [{name: a, rules: [{record: far, expr: \"rate(hits_total[1h])\"}]}]");
-    let error = rig.extension().err().unwrap().to_string();
+    let rules = rig.extension().unwrap();
+    let error = rules.check_needs().unwrap_err().to_string();
     assert!(error.contains("rule `far` of group `a`"), "{error}");
 }
