@@ -67,21 +67,20 @@ PARSERS = {
 }
 
 
-def name_on_page(family, sample, counters):
-    """The name that the sample has in the text: the library gives a counter's samples the suffix they may lack."""
-    quoted = '"' + family.name.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n") + '"'
-    is_renamed = family.type == "counter" and (family.name in counters or quoted in counters)
-    return sample.name.removesuffix("_total") if is_renamed else sample.name
+def names_on_page(families, declared):
+    """The names of the samples as the text has them: the library gives counters the suffix that they may lack."""
+    counters = iter([name for name, of_type in declared if of_type == "counter"])
+    for family in families:
+        # Families come in the order of their TYPE lines.
+        has_suffix = family.type != "counter" or next(counters, "").rstrip('"').endswith("_total")
+        for sample in family.samples:
+            name = sample.name if has_suffix else sample.name.removesuffix("_total")
+            yield name, tuple(sorted(sample.labels.items()))
 
 
 def refuse_duplicates(body, families):
     declared = TYPE_LINE.findall(body)
-    counters = {name for name, of_type in declared if of_type == "counter"}
-    series = [
-        (name_on_page(family, sample, counters), tuple(sorted(sample.labels.items())))
-        for family in families
-        for sample in family.samples
-    ]
+    series = list(names_on_page(families, declared))
     for what, names in (("family", [name for name, _ in declared]), ("series", series)):
         name, count = next(iter(collections.Counter(names).most_common(1)), (None, 0))
         if count > 1:
