@@ -3,6 +3,7 @@
 //! The content of the exporter's server: the scrape, and the list of omitted series.
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -97,7 +98,9 @@ impl Scrapes {
     }
 
     async fn scrape(&self, headers: &HeaderMap, client: Option<SenderKey>) -> Answer {
-        if let Some(why) = self.shared.health.unready() {
+        let health = &self.shared.health;
+        let shown_until = health.shown_until();
+        if let Some(why) = health.unready() {
             return pages::busy(&why);
         }
         let agreed = Agreed::on(&joined(headers, ACCEPT), self.with_openmetrics);
@@ -130,6 +133,10 @@ impl Scrapes {
         let Some(bytes) = page.coded(coding).await else {
             return unrendered();
         };
+        // The page has values of when it was asked for. Another replica may have shown newer ones long ago.
+        if shown_until.is_some_and(|until| until < Instant::now()) {
+            return pages::busy("stale: rendering the page took longer than its values may be old");
+        }
         let body = Bytes::from_owner(Unread { bytes, _share: share });
         let mut answer = pages::bytes(TEXT, body);
         let headers = answer.headers_mut();
@@ -192,6 +199,8 @@ fn failed(why: &str) -> Answer {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use parking_lot::Mutex;
     use tidegate_engine::{Attributes, Data, Limits, Rule, Table, Value};
 
@@ -202,9 +211,49 @@ mod tests {
     use crate::net::pages::Pages as _;
     use crate::prom::catalog::testing::point;
 
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn a_page_whose_values_become_too_old_meanwhile_is_refused() {
+        let (shared, views) = (Arc::<Shared>::default(), Arc::new(views_of(empty_table())));
+        let scrapes = Arc::new(scrapes_of(views.clone(), &shared));
+        let ask = || {
+            let scrapes = scrapes.clone();
+            tokio::spawn(async move { scrapes.page(Request::of("/metrics", Vec::new())).await })
+        };
+        let until = Instant::now() + Duration::from_millis(300);
+        shared.health.hold_from("a", "stale", until);
+        // The renderer waits for this lock.
+        let held = views.live.lock();
+        let asked = ask();
+        std::thread::sleep(until.saturating_duration_since(Instant::now()) + Duration::from_millis(1));
+        // Newer values are there, but the page was asked for before.
+        shared.health.hold("a", None);
+        drop(held);
+        assert_eq!(asked.await.unwrap().status(), StatusCode::SERVICE_UNAVAILABLE);
+        assert_eq!(ask().await.unwrap().status(), StatusCode::OK);
+    }
+
+    fn empty_table() -> Table {
+        Table::new("test", vec![Rule::newest()], Limits::default())
+    }
+
+    fn views_of(table: Table) -> ExporterTables {
+        ExporterTables {
+            former: Mutex::default(),
+            own: Arc::new(table),
+            live: Mutex::default(),
+        }
+    }
+
+    fn scrapes_of(views: Arc<ExporterTables>, shared: &Arc<Shared>) -> Scrapes {
+        let config = settings::<PrometheusExporterConfig>("{endpoint: '127.0.0.1:0'}")
+            .get::<PrometheusExporterConfig>();
+        let pages = Pages::new(config.clone(), views, "prometheus".into(), Arc::default());
+        Scrapes::of(&config, "prometheus".into(), Arc::new(pages), shared.clone())
+    }
+
     #[tokio::test]
     async fn a_scraper_that_reads_nothing_is_refused_and_others_are_served() {
-        let table = Table::new("test", vec![Rule::newest()], Limits::default());
+        let table = empty_table();
         let text = "x".repeat(1 << 10);
         for number in 0..2_000 {
             let now = unix_now();
@@ -213,21 +262,8 @@ mod tests {
             let point = point("level", Data::Gauge, of, (now, now), Value::Int(1));
             table.observe(&point, now);
         }
-        let views = ExporterTables {
-            former: Mutex::default(),
-            own: Arc::new(table),
-            live: Mutex::default(),
-        };
-        let config = settings::<PrometheusExporterConfig>("{endpoint: '127.0.0.1:0'}")
-            .get::<PrometheusExporterConfig>();
-        let pages = Pages::new(
-            config.clone(),
-            Arc::new(views),
-            "prometheus".into(),
-            Arc::default(),
-        );
         let shared = Arc::<Shared>::default();
-        let scrapes = Scrapes::of(&config, "prometheus".into(), Arc::new(pages), shared.clone());
+        let scrapes = scrapes_of(Arc::new(views_of(table)), &shared);
         let ask = async |client: &str| {
             let request = Request {
                 client: Some(SenderKey::of(client)),

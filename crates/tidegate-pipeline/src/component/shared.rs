@@ -287,6 +287,11 @@ impl Health {
         first.map(|(component, (_, why))| format!("{component}: {why}"))
     }
 
+    /// The time until which the values of this moment may be shown. `None`: they do not become too old.
+    pub fn shown_until(&self) -> Option<Instant> {
+        self.unready.lock().values().map(|(from, _)| *from).min()
+    }
+
     /// Whether all components run and may be read.
     pub fn is_ready(&self) -> bool {
         self.phase() == Phase::Ready && self.unready().is_none()
@@ -377,8 +382,13 @@ mod tests {
     fn a_component_that_reports_nothing_more_is_unready_from_then_on() {
         let (health, now) = (Health::default(), Instant::now());
         health.enter(Phase::Ready);
-        health.hold_from("a", "stale", now + Duration::from_secs(600));
+        assert_eq!(health.shown_until(), None);
+        let later = now + Duration::from_secs(600);
+        health.hold_from("a", "stale", later);
         assert!(health.is_ready() && health.unready().is_none());
+        health.hold_from("b", "stale", later + Duration::from_secs(1));
+        assert_eq!(health.shown_until(), Some(later));
+        health.hold("b", None);
         health.hold_from("a", "stale", now);
         assert_eq!(health.unready().as_deref(), Some("a: stale"));
         assert!(!health.is_ready());
