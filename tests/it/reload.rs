@@ -534,37 +534,47 @@ fn a_queue_follows_the_mended_address_of_its_vendor() {
     }
 }
 
-/// With `storage`, a change of the rules keeps the totals of the rules that stay.
+/// A change of the rules keeps the totals of the rules that stay, with `storage` and without.
 #[test]
 fn totals_of_unchanged_rules_survive_a_change_of_others() {
-    let (ports, sink) = (ports(), OtlpSink::start());
-    let of = |rules: &str| {
-        config(ports, &sink.endpoint(), BASE)
-            .replace(
-                "    rules: [{match: {name: hits}, instrument: counter, by: []}]\n",
-                &format!("    rules: [{rules}]\n    storage: file_storage\n"),
-            )
-            .replace(
-                "extensions: {admin",
-                "extensions: {file_storage: {directory: state, create_directory: true}, admin",
-            )
-            .replace("[health_check, admin]", "[health_check, admin, file_storage]")
-    };
     let hits_rule = "{match: {name: hits}, instrument: counter, by: []}";
-    let live = Live::start(ports.admin, &of(hits_rule));
-    let mut sender = Sender::connect(ports.input);
-    sender.send().expect("an answer");
-    let more = format!("{hits_rule}, {{match: {{name: n}}, name: newest, instrument: gauge, by: []}}");
-    let lines = live.applies(&of(&more));
-    assert_eq!(lines, ["rebuilt processors::aggregate@metrics/page"]);
-    assert_eq!(hits(ports.page), Some(sender.sent));
-    sender.send().expect("an answer");
-    wait_until(SOON, "the page has all hits", || {
-        hits(ports.page) == Some(sender.sent)
-    });
-    let newest = http::get(ports.page, "/metrics").expect("a page").text();
-    assert!(newest.lines().any(|line| line.starts_with("newest ")), "{newest}");
-    live.gateway.stop();
+    for storage in [false, true] {
+        let (ports, sink) = (ports(), OtlpSink::start());
+        let of = |rules: &str| {
+            let option = if storage {
+                "    storage: file_storage\n"
+            } else {
+                ""
+            };
+            let config = config(ports, &sink.endpoint(), BASE).replace(
+                &format!("    rules: [{hits_rule}]\n"),
+                &format!("    rules: [{rules}]\n{option}"),
+            );
+            if !storage {
+                return config;
+            }
+            config
+                .replace(
+                    "extensions: {admin",
+                    "extensions: {file_storage: {directory: state, create_directory: true}, admin",
+                )
+                .replace("[health_check, admin]", "[health_check, admin, file_storage]")
+        };
+        let live = Live::start(ports.admin, &of(hits_rule));
+        let mut sender = Sender::connect(ports.input);
+        sender.send().expect("an answer");
+        let more = format!("{hits_rule}, {{match: {{name: n}}, name: newest, instrument: gauge, by: []}}");
+        let lines = live.applies(&of(&more));
+        assert_eq!(lines, ["rebuilt processors::aggregate@metrics/page"]);
+        assert_eq!(hits(ports.page), Some(sender.sent), "storage: {storage}");
+        sender.send().expect("an answer");
+        wait_until(SOON, "the page has all hits", || {
+            hits(ports.page) == Some(sender.sent)
+        });
+        let newest = http::get(ports.page, "/metrics").expect("a page").text();
+        assert!(newest.lines().any(|line| line.starts_with("newest ")), "{newest}");
+        live.gateway.stop();
+    }
 }
 
 #[test]

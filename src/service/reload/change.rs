@@ -70,7 +70,7 @@ impl Change {
             old.cloned().partition(|member| member.class == Class::Receiver);
         let (first, rest): (Vec<_>, Vec<_>) = old
             .into_iter()
-            .partition(|member| !member.may_overlap() && fresh.iter().any(|new| follows(new, member)));
+            .partition(|member| fresh.iter().any(|new| waits_for(new, member)));
         let mut change = Self {
             graph,
             early: Vec::new(),
@@ -101,6 +101,12 @@ impl Change {
         }
         change
     }
+}
+
+/// Whether `new` can't start before `old` has stopped.
+fn waits_for(new: &GraphMember, old: &GraphMember) -> bool {
+    let takes_over = new.path == old.path && new.takes_over();
+    takes_over || !old.may_overlap() && follows(new, old)
 }
 
 /// Whether `new` may want what `old` has: the name, or as another one of its kind an address or a file.
