@@ -53,6 +53,11 @@ impl Reloader {
             Err(problems) => Err(problems),
         };
         telemetry.set_graph(running.metrics().clone());
+        let mut removed = Vec::new();
+        if let Ok(changes) = &applied {
+            telemetry.begin_gauges(&changes.added);
+            removed.clone_from(&changes.removed);
+        }
         let at = SystemTime::now();
         record(applied.is_ok(), at);
         let result = match applied {
@@ -82,6 +87,7 @@ impl Reloader {
         self.shared.reloads.note(result.clone());
         answers.give(&result);
         self.finish(running).await;
+        telemetry.end_gauges(&removed, &running.paths());
     }
 
     /// Lets replaced components end. Logs it once if another reload waits long for that.

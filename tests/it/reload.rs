@@ -487,6 +487,27 @@ fn a_listener_moves_and_a_receiver_goes() {
     live.gateway.stop();
 }
 
+#[test]
+fn gauges_of_removed_components_end_and_their_counts_stay() {
+    let (ports, sink) = (ports(), OtlpSink::start());
+    let plain = config(ports, &sink.endpoint(), BASE);
+    let more = plain.replace("processors: []", "processors: [attributes]");
+    let live = Live::start(ports.admin, &more);
+    Sender::connect(ports.input).send().expect("an answer");
+    let shows = |metric: &str| {
+        let is_meant = |line: &str| line.starts_with(metric) && line.contains("attributes@metrics\"");
+        live.gateway.own_metrics().lines().any(is_meant)
+    };
+    assert!(shows("tidegate_held_items{"));
+    let lines = live.applies(&plain);
+    assert_eq!(lines, ["removed processors::attributes@metrics"]);
+    wait_until(SOON, "its gauge ends", || !shows("tidegate_held_items{"));
+    assert!(shows("tidegate_component_items_total{"));
+    live.applies(&more);
+    wait_until(SOON, "its gauge begins again", || shows("tidegate_held_items{"));
+    live.gateway.stop();
+}
+
 /// The vendor's address is wrong. The operator mends it: the queue goes to the right address.
 #[test]
 fn a_queue_follows_the_mended_address_of_its_vendor() {
