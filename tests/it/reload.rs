@@ -488,6 +488,57 @@ fn a_listener_moves_and_a_receiver_goes() {
 }
 
 #[test]
+fn ports_move_between_components_of_different_types() {
+    let (ports, sink) = (ports(), OtlpSink::start());
+    let plain = config(ports, &sink.endpoint(), BASE);
+    let live = Live::start(ports.admin, &plain);
+    let mut sender = Sender::connect(ports.input);
+    sender.send().expect("an answer");
+    // A receiver and an exporter exchange their ports.
+    let exchanged = Ports {
+        input: ports.page,
+        page: ports.input,
+        ..ports
+    };
+    let lines = live.applies(&config(exchanged, &sink.endpoint(), BASE));
+    assert_eq!(
+        lines,
+        ["rebuilt exporters::prometheus", "rebuilt receivers::otlp"]
+    );
+    let mut sender = Sender {
+        sent: sender.sent,
+        ..Sender::connect(exchanged.input)
+    };
+    sender.send().expect("an answer");
+    wait_until(SOON, "the page has all hits", || {
+        hits(exchanged.page) == Some(sender.sent)
+    });
+    // The port of an extension goes to a receiver, and back.
+    let port = free_port();
+    let zpages = plain
+        .replace(
+            "extensions: {admin",
+            &format!("extensions: {{zpages: {{endpoint: \"127.0.0.1:{port}\"}}, admin"),
+        )
+        .replace("[health_check, admin]", "[health_check, admin, zpages]");
+    let second =
+        format!("receivers:\n  otlp/b: {{protocols: {{http: {{endpoint: \"127.0.0.1:{port}\"}}}}}}\n");
+    let receiver = plain.replace("receivers:\n", &second).replace(
+        "metrics: {receivers: [otlp]",
+        "metrics: {receivers: [otlp, otlp/b]",
+    );
+    live.applies(&zpages);
+    let shows = || http::get(port, "/debug/servicez").is_ok_and(|answer| answer.status == 200);
+    assert!(shows());
+    let lines = live.applies(&receiver);
+    assert_eq!(lines, ["added receivers::otlp/b", "removed extensions::zpages"]);
+    Sender::connect(port).send().expect("an answer");
+    live.applies(&zpages);
+    assert!(shows());
+    live.gateway.stop();
+}
+
+#[test]
 fn gauges_of_removed_components_end_and_their_counts_stay() {
     let (ports, sink) = (ports(), OtlpSink::start());
     let plain = config(ports, &sink.endpoint(), BASE);
