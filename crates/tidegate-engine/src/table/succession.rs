@@ -81,7 +81,7 @@ impl Table {
             let metric = Arc::as_ptr(&cell.series.metric).addr();
             let moves = *moves_by_metric
                 .entry(metric)
-                .or_insert_with(|| self.makes_as(old, &cell.series));
+                .or_insert_with(|| self.has_equal_rules_for(old, &cell.series));
             let series = moves.then(|| (*cell.series).clone());
             let (state, seen) = (&cell.state, cell.seen);
             let taken =
@@ -97,7 +97,7 @@ impl Table {
     }
 
     /// Whether the rules that could make this series are equal in both tables.
-    fn makes_as(&self, old: &Self, series: &Series) -> bool {
+    fn has_equal_rules_for(&self, old: &Self, series: &Series) -> bool {
         let mut mine = self
             .rules
             .iter()
