@@ -75,9 +75,9 @@ impl GatewayArgs {
         }
     }
 
-    /// The endpoint as given.
-    pub(super) fn endpoint(&self) -> &str {
-        &self.endpoint
+    /// The endpoint without a password, for messages.
+    pub(super) fn shown_endpoint(&self) -> String {
+        without_password(&self.endpoint)
     }
 
     /// The bearer token of the file, or else of the variable.
@@ -99,6 +99,8 @@ impl GatewayArgs {
 pub(super) struct Client {
     http: Http<Connector, Empty<Bytes>>,
     base: String,
+    /// The base without a password, for messages.
+    shown: String,
     headers: Vec<(String, String)>,
 }
 
@@ -120,12 +122,14 @@ impl Client {
         if !is_set && let Some(token) = place.token()? {
             headers.push(("authorization".to_owned(), format!("Bearer {token}")));
         }
+        let base = match socket {
+            Some(_) => "http://localhost".to_owned(),
+            None => base(&place.endpoint),
+        };
         Ok(Self {
             http: http_client().build(connector),
-            base: match socket {
-                Some(_) => "http://localhost".to_owned(),
-                None => base(&place.endpoint),
-            },
+            shown: without_password(&base),
+            base,
             headers,
         })
     }
@@ -138,7 +142,7 @@ impl Client {
         let text = format!("{}{path}?{query}", self.base);
         let uri: Uri = text
             .parse()
-            .map_err(|error| Failure::Message(format!("{}: {error}", self.base)))?;
+            .map_err(|error| Failure::Message(format!("{}: {error}", self.shown)))?;
         let mut request = Request::get(uri);
         for (name, value) in &self.headers {
             request = request.header(name, value);
@@ -148,8 +152,8 @@ impl Client {
             .map_err(|error| Failure::Message(format!("--header, or the token: {error}")))?;
         let answer = tokio::time::timeout(PATIENCE, self.http.request(request)).await;
         let answer = answer
-            .map_err(|_| Failure::Message(format!("{}: no answer", self.base)))?
-            .map_err(|error| unreachable_at(&self.base, &error))?;
+            .map_err(|_| Failure::Message(format!("{}: no answer", self.shown)))?
+            .map_err(|error| unreachable_at(&self.shown, &error))?;
         if answer.status().is_success() {
             return Ok(answer.into_body());
         }
@@ -157,7 +161,7 @@ impl Client {
         let said = read(answer.into_body()).await.unwrap_or_default();
         let said = why(&said).unwrap_or_else(|| String::from_utf8_lossy(&said).trim().to_owned());
         let said = if said.is_empty() {
-            format!("{}: {status}", self.base)
+            format!("{}: {status}", self.shown)
         } else {
             // Errors have labels of series, and anybody may answer at a wrong endpoint.
             printable_lines(&said)
@@ -217,6 +221,19 @@ fn base(endpoint: &str) -> String {
     } else {
         format!("http://{plain}")
     }
+}
+
+/// An endpoint without `USER:PASSWORD@`. A password may have any character, so the last `@` ends it.
+fn without_password(endpoint: &str) -> String {
+    if endpoint.starts_with("unix:") {
+        return endpoint.to_owned();
+    }
+    let (scheme, rest) = match endpoint.find("://") {
+        Some(at) => endpoint.split_at(at + "://".len()),
+        None => ("", endpoint),
+    };
+    let host = rest.rsplit_once('@').map_or(rest, |(_, host)| host);
+    format!("{scheme}{host}")
 }
 
 fn unreachable_at(base: &str, error: &dyn std::error::Error) -> Failure {
@@ -413,6 +430,18 @@ mod tests {
         assert!(!error.to_string().contains("secret"), "{error}");
         let (name, value) = header("Authorization: Bearer a:b").unwrap();
         assert_eq!((&*name, &*value), ("Authorization", "Bearer a:b"));
+    }
+
+    #[test]
+    fn messages_do_not_show_the_password_of_an_endpoint() {
+        for (endpoint, shown) in [
+            ("http://ada:p/w@host:8080", "http://host:8080"),
+            ("ada:p@w@host:8080", "host:8080"),
+            ("https://host:8080", "https://host:8080"),
+            ("unix:/run/a@b.sock", "unix:/run/a@b.sock"),
+        ] {
+            assert_eq!(without_password(endpoint), shown);
+        }
     }
 
     #[test]

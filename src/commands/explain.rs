@@ -156,11 +156,9 @@ fn series(one: &Value) {
     if one["counts_since"].is_number() {
         print_line!("  counts    since {}", time(&one["counts_since"]));
     }
-    let rule = match (one["rule_name"].as_str(), one["rule"].as_u64()) {
-        (Some(name), _) => format!(", {}", printable(name)),
-        (None, Some(rule)) => format!(", rule {}", rule + 1),
-        (None, None) => String::new(),
-    };
+    // Rules without a name are not in the configuration, such as that of a `prometheus` exporter.
+    let rule = one["rule_name"].as_str();
+    let rule = rule.map_or_else(String::new, |name| format!(", {}", printable(name)));
     print_line!("  made by   {}{rule}", text("owner"));
     let feeders = one["fed_by"].as_array().map_or(&[][..], Vec::as_slice);
     if feeders.is_empty() {

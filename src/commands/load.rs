@@ -3,6 +3,7 @@
 //! The loading that `run`, `validate` and `config` share: from `--config` and `--set` to a plan, with every problem on
 //! standard error.
 
+use super::validate::{self, Listening};
 use super::{Failure, components, fetch};
 use crate::config::{At, Class, Document, Loader, Problems, Registry, print_redacted};
 use crate::service::Plan;
@@ -83,6 +84,7 @@ pub struct Loaded {
     pub plan: Plan,
     /// The configuration as YAML, with all secrets masked.
     pub shown: String,
+    document: Document,
     problems: Problems,
 }
 
@@ -154,6 +156,7 @@ impl Checked {
             plan,
             // The options are decoded: it is known which of them are secrets.
             shown: print_redacted(&document.root, &self.problems),
+            document,
             problems: self.problems,
         })
     }
@@ -172,6 +175,11 @@ impl Checked {
 }
 
 impl Loaded {
+    /// What its components listen on. It looks the addresses of host names up.
+    pub(super) fn listening(&self) -> Listening {
+        validate::listening(&self.document, &self.plan)
+    }
+
     /// Logs the warnings, for a gateway that runs.
     pub fn log_warnings(&self) {
         for problem in self.problems.sorted() {

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use super::load::{self, ConfigArgs, Loaded};
+use super::validate::Listening;
 use crate::component::Shared;
 use crate::component::reloads::{NotReloaded, ReloadResult};
 use crate::service::reload::{Changes, ReloadError};
@@ -24,6 +25,8 @@ pub(super) struct Reloader {
     /// `None`: the configuration has no source that can be read again.
     pub(super) args: Option<ConfigArgs>,
     pub(super) plan: Plan,
+    /// What the components of the plan listen on.
+    pub(super) listening: Listening,
     pub(super) shared: Arc<Shared>,
 }
 
@@ -46,13 +49,23 @@ impl Reloader {
         let mut answers = self.shared.reloads.take();
         let Some(args) = self.args.clone() else { return };
         tracing::info!(cause, "reading the configuration again");
-        let checked = tokio::task::spawn_blocking(move || load::check(&args).into_loaded()).await;
+        let check = move || -> Result<_, String> {
+            let loaded = load::check(&args).into_loaded()?;
+            let listening = loaded.listening();
+            Ok((loaded, listening))
+        };
+        let checked = tokio::task::spawn_blocking(check).await;
         let loaded = checked.unwrap_or_else(|error| Err(format!("reading the configuration: {error}")));
         let applied = match loaded {
-            Ok(loaded) => self.apply(loaded, running).await,
+            Ok((loaded, listening)) => self.apply(loaded, listening, running).await,
             Err(problems) => Err(problems),
         };
         telemetry.set_graph(running.metrics().clone());
+        let mut removed = Vec::new();
+        if let Ok(changes) = &applied {
+            telemetry.begin_gauges(&changes.added);
+            removed.clone_from(&changes.removed);
+        }
         let at = SystemTime::now();
         record(applied.is_ok(), at);
         let result = match applied {
@@ -82,6 +95,7 @@ impl Reloader {
         self.shared.reloads.note(result.clone());
         answers.give(&result);
         self.finish(running).await;
+        telemetry.end_gauges(&removed, &running.paths());
     }
 
     /// Lets replaced components end. Logs it once if another reload waits long for that.
@@ -104,8 +118,14 @@ impl Reloader {
         finished.await;
     }
 
-    async fn apply(&mut self, mut loaded: Loaded, running: &mut Running) -> Result<Changes, String> {
-        let applied = running.reload(&self.plan, &loaded.plan).await;
+    async fn apply(
+        &mut self,
+        mut loaded: Loaded,
+        listening: Listening,
+        running: &mut Running,
+    ) -> Result<Changes, String> {
+        let clashes = self.listening.clashes(&listening);
+        let applied = running.reload(&self.plan, &loaded.plan, &clashes).await;
         let mut changes = applied.map_err(|error| match error {
             ReloadError::Build(errors) => loaded.build_failed_text(errors),
             error => error.to_string(),
@@ -117,6 +137,7 @@ impl Reloader {
         let built = overview.get().map_or_else(SystemTime::now, |last| last.built);
         overview.set(loaded.plan.overview(config, running.metrics().clone(), built));
         self.plan = loaded.plan;
+        self.listening = listening;
         Ok(changes)
     }
 }

@@ -136,8 +136,10 @@ pub async fn serve(
     let telemetry = telemetry.start(&loaded.plan.telemetry, metrics, &shared).await?;
     loaded.log_warnings();
     let mut running = Running::start(graph, shared.clone(), drain).await?;
+    let listening = loaded.listening();
     let mut reloader = Reloader {
         args: source,
+        listening,
         plan: loaded.plan,
         shared: shared.clone(),
     };

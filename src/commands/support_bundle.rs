@@ -140,7 +140,12 @@ impl Bundle {
                 .missing
                 .push("config.yaml: a file can't be read; see `problems.txt`".to_owned()),
         }
-        self.write("problems.txt", &checked.problems.to_string())?;
+        let problems = if checked.problems.is_empty() {
+            "no problems\n".to_owned()
+        } else {
+            checked.problems.to_string()
+        };
+        self.write("problems.txt", &problems)?;
         let pages = checked.plan.and_then(|plan| plan.telemetry.metrics.pages().ok());
         let first = pages.and_then(|pages| pages.into_iter().next());
         Ok(first.map(|(endpoint, _)| endpoint.to_string()))

@@ -101,6 +101,14 @@ impl GraphMember {
         }
     }
 
+    /// Whether its start takes over the state of the instance with its name, which has to stop before.
+    pub(super) fn takes_over(&self) -> bool {
+        match &self.instance {
+            Instance::Processor(one) => one.takes_over(),
+            _ => false,
+        }
+    }
+
     /// Whether files that its options name have changed since it was built.
     pub(super) fn is_outdated(&self) -> bool {
         match &self.instance {

@@ -66,6 +66,11 @@ impl Running {
         Ok(running)
     }
 
+    /// The paths of the components.
+    pub fn paths(&self) -> Vec<Arc<str>> {
+        self.members.iter().map(|member| member.path.clone()).collect()
+    }
+
     /// Stops receivers first and exporters last. Each hands on its held data; `drain` limits the whole stop.
     pub async fn stop(self, drain: Duration) {
         self.shared.health.enter(Phase::Stopping);

@@ -5,7 +5,7 @@
 //!
 //! Ledgers are plain atomics that the data path adds to; they are read only here.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -22,6 +22,8 @@ use crate::config::Class;
 /// Publishes the counters of a graph as metrics.
 pub(super) struct MetricsPublisher {
     graph: Mutex<GraphMetrics>,
+    /// The paths of removed components. Their counts are published, their gauges are not.
+    gone: Mutex<BTreeSet<Arc<str>>>,
     started: Started,
 }
 
@@ -38,6 +40,7 @@ impl MetricsPublisher {
     pub(super) fn new(graph: GraphMetrics) -> Self {
         Self {
             graph: Mutex::new(graph),
+            gone: Mutex::default(),
             started: Started::now(),
         }
     }
@@ -47,10 +50,26 @@ impl MetricsPublisher {
         *self.graph.lock() = graph;
     }
 
+    /// Publishes the gauges of these components again.
+    pub(super) fn begin(&self, added: &[Arc<str>]) {
+        let mut gone = self.gone.lock();
+        for path in added {
+            gone.remove(path);
+        }
+    }
+
+    /// Publishes no gauges of these components from now on. `end` ends the present ones.
+    pub(super) fn end(&self, removed: &[Arc<str>], end: impl FnOnce()) {
+        let mut gone = self.gone.lock();
+        gone.extend(removed.iter().cloned());
+        end();
+    }
+
     /// Publishes all current values.
     pub(super) fn publish(&self) {
         self.process();
         let graph = self.graph.lock().clone();
+        let gone = self.gone.lock();
         for entry in &graph.entries {
             publish_receiver(entry);
         }
@@ -66,6 +85,10 @@ impl MetricsPublisher {
                 _ => {}
             }
             publish_ledger(node, &balance);
+            if !gone.contains(&node.path) {
+                let labels = ledger_labels(node);
+                gauge!("tidegate_held_items", labels).set(balance.held() as f64);
+            }
         }
         of_type.publish();
     }
@@ -170,15 +193,16 @@ fn kind_of(id: &str) -> &str {
     id.split_once('/').map_or(id, |(kind, _)| kind)
 }
 
+fn ledger_labels(node: &NodeMetrics) -> Vec<Label> {
+    vec![
+        label("component", &node.path),
+        label("signal", node.signal.name()),
+    ]
+}
+
 /// Publishes the counts of a component: in + made + restored = out + absorbed + dropped + held.
 fn publish_ledger(node: &NodeMetrics, balance: &Balance) {
-    let whose = || {
-        vec![
-            label("component", &node.path),
-            label("signal", node.signal.name()),
-        ]
-    };
-    let with = |more| [whose(), vec![more]].concat();
+    let with = |more| [ledger_labels(node), vec![more]].concat();
     let flows = [
         ("in", balance.entered),
         ("made", balance.made),
@@ -197,5 +221,4 @@ fn publish_ledger(node: &NodeMetrics, balance: &Balance) {
         )
         .absolute(count);
     }
-    gauge!("tidegate_held_items", whose()).set(balance.held() as f64);
 }

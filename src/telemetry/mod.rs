@@ -3,6 +3,7 @@
 //! tidegate's own telemetry: logs, metrics with the Collector's names where possible, spans of slow batches.
 
 mod catalogue;
+mod component_gauges;
 pub mod config;
 mod graph_metrics;
 mod instruments;
@@ -30,6 +31,7 @@ use crate::component::graph_metrics::GraphMetrics;
 use crate::component::shared::OwnMetrics;
 use crate::component::{ComponentError, Shared};
 use crate::net::Endpoint;
+use component_gauges::{ComponentGauges, Noting};
 pub use config::TelemetryConfig;
 pub use logs::start_logs;
 pub use process::{measure_heap, note_live_memory};
@@ -46,6 +48,7 @@ pub struct Prepared {
     pages: Vec<(Endpoint, server::MetricsPage)>,
     pushes: Vec<push::Push>,
     logs: Option<logs::Push>,
+    gauges: Arc<ComponentGauges>,
 }
 
 /// The running telemetry.
@@ -57,6 +60,7 @@ pub struct Telemetry {
     logs: Option<logs::Push>,
     tidier: Option<JoinHandle<()>>,
     publisher: Option<Arc<graph_metrics::MetricsPublisher>>,
+    gauges: Arc<ComponentGauges>,
 }
 
 impl Telemetry {
@@ -64,6 +68,20 @@ impl Telemetry {
     pub fn set_graph(&self, graph: GraphMetrics) {
         if let Some(publisher) = &self.publisher {
             publisher.set_graph(graph);
+        }
+    }
+
+    /// Shows the gauges of components that are part of the graph again.
+    pub fn begin_gauges(&self, added: &[Arc<str>]) {
+        if let Some(publisher) = &self.publisher {
+            publisher.begin(added);
+        }
+    }
+
+    /// Ends the gauges of removed components, which have stopped. Their counts stay. All are paths.
+    pub fn end_gauges(&self, removed: &[Arc<str>], running: &[Arc<str>]) {
+        if let Some(publisher) = &self.publisher {
+            publisher.end(removed, || self.gauges.end(removed, running));
         }
     }
 
@@ -82,6 +100,7 @@ impl Telemetry {
             pages: Vec::new(),
             pushes: Vec::new(),
             logs,
+            gauges: Arc::default(),
         };
         let (mut shown, mut pushed) = (Vec::new(), Vec::new());
         for (endpoint, listen) in config.metrics.pages().map_err(failed)? {
@@ -98,7 +117,10 @@ impl Telemetry {
         }
         if !shown.is_empty() || !pushed.is_empty() {
             let views = views::Views::new(&config.metrics.views);
-            let recorder = recorder::fan_out(config.metrics.level, views, shown, pushed);
+            let recorder = Noting {
+                gauges: prepared.gauges.clone(),
+                inner: recorder::fan_out(config.metrics.level, views, shown, pushed),
+            };
             metrics::set_global_recorder(recorder).map_err(|error| failed(error.to_string()))?;
         }
         Ok(prepared)
@@ -120,6 +142,7 @@ impl Prepared {
         let mut telemetry = Telemetry {
             logs: self.logs,
             publisher: Some(publisher.clone()),
+            gauges: self.gauges,
             ..Telemetry::default()
         };
         let renderings: Vec<_> = self.pages.iter().map(|(_, page)| page.rendering()).collect();

@@ -55,7 +55,7 @@ impl Spans {
         }
         let provider = builder.build();
         let recorder = Recorder(provider.tracer(super::SCOPE));
-        slowness.observe(config.slow_batch, Box::new(recorder));
+        slowness.observe(config.slow_batch, Arc::new(recorder));
         Ok(Some(Self { provider }))
     }
 

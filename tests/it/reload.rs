@@ -487,6 +487,78 @@ fn a_listener_moves_and_a_receiver_goes() {
     live.gateway.stop();
 }
 
+#[test]
+fn ports_move_between_components_of_different_types() {
+    let (ports, sink) = (ports(), OtlpSink::start());
+    let plain = config(ports, &sink.endpoint(), BASE);
+    let live = Live::start(ports.admin, &plain);
+    let mut sender = Sender::connect(ports.input);
+    sender.send().expect("an answer");
+    // A receiver and an exporter exchange their ports.
+    let exchanged = Ports {
+        input: ports.page,
+        page: ports.input,
+        ..ports
+    };
+    let lines = live.applies(&config(exchanged, &sink.endpoint(), BASE));
+    assert_eq!(
+        lines,
+        ["rebuilt exporters::prometheus", "rebuilt receivers::otlp"]
+    );
+    let mut sender = Sender {
+        sent: sender.sent,
+        ..Sender::connect(exchanged.input)
+    };
+    sender.send().expect("an answer");
+    wait_until(SOON, "the page has all hits", || {
+        hits(exchanged.page) == Some(sender.sent)
+    });
+    // The port of an extension goes to a receiver, and back.
+    let port = free_port();
+    let zpages = plain
+        .replace(
+            "extensions: {admin",
+            &format!("extensions: {{zpages: {{endpoint: \"127.0.0.1:{port}\"}}, admin"),
+        )
+        .replace("[health_check, admin]", "[health_check, admin, zpages]");
+    let second =
+        format!("receivers:\n  otlp/b: {{protocols: {{http: {{endpoint: \"127.0.0.1:{port}\"}}}}}}\n");
+    let receiver = plain.replace("receivers:\n", &second).replace(
+        "metrics: {receivers: [otlp]",
+        "metrics: {receivers: [otlp, otlp/b]",
+    );
+    live.applies(&zpages);
+    let shows = || http::get(port, "/debug/servicez").is_ok_and(|answer| answer.status == 200);
+    assert!(shows());
+    let lines = live.applies(&receiver);
+    assert_eq!(lines, ["added receivers::otlp/b", "removed extensions::zpages"]);
+    Sender::connect(port).send().expect("an answer");
+    live.applies(&zpages);
+    assert!(shows());
+    live.gateway.stop();
+}
+
+#[test]
+fn gauges_of_removed_components_end_and_their_counts_stay() {
+    let (ports, sink) = (ports(), OtlpSink::start());
+    let plain = config(ports, &sink.endpoint(), BASE);
+    let more = plain.replace("processors: []", "processors: [attributes]");
+    let live = Live::start(ports.admin, &more);
+    Sender::connect(ports.input).send().expect("an answer");
+    let shows = |metric: &str| {
+        let is_meant = |line: &str| line.starts_with(metric) && line.contains("attributes@metrics\"");
+        live.gateway.own_metrics().lines().any(is_meant)
+    };
+    assert!(shows("tidegate_held_items{"));
+    let lines = live.applies(&plain);
+    assert_eq!(lines, ["removed processors::attributes@metrics"]);
+    wait_until(SOON, "its gauge ends", || !shows("tidegate_held_items{"));
+    assert!(shows("tidegate_component_items_total{"));
+    live.applies(&more);
+    wait_until(SOON, "its gauge begins again", || shows("tidegate_held_items{"));
+    live.gateway.stop();
+}
+
 /// The vendor's address is wrong. The operator mends it: the queue goes to the right address.
 #[test]
 fn a_queue_follows_the_mended_address_of_its_vendor() {
@@ -534,37 +606,47 @@ fn a_queue_follows_the_mended_address_of_its_vendor() {
     }
 }
 
-/// With `storage`, a change of the rules keeps the totals of the rules that stay.
+/// A change of the rules keeps the totals of the rules that stay, with `storage` and without.
 #[test]
 fn totals_of_unchanged_rules_survive_a_change_of_others() {
-    let (ports, sink) = (ports(), OtlpSink::start());
-    let of = |rules: &str| {
-        config(ports, &sink.endpoint(), BASE)
-            .replace(
-                "    rules: [{match: {name: hits}, instrument: counter, by: []}]\n",
-                &format!("    rules: [{rules}]\n    storage: file_storage\n"),
-            )
-            .replace(
-                "extensions: {admin",
-                "extensions: {file_storage: {directory: state, create_directory: true}, admin",
-            )
-            .replace("[health_check, admin]", "[health_check, admin, file_storage]")
-    };
     let hits_rule = "{match: {name: hits}, instrument: counter, by: []}";
-    let live = Live::start(ports.admin, &of(hits_rule));
-    let mut sender = Sender::connect(ports.input);
-    sender.send().expect("an answer");
-    let more = format!("{hits_rule}, {{match: {{name: n}}, name: newest, instrument: gauge, by: []}}");
-    let lines = live.applies(&of(&more));
-    assert_eq!(lines, ["rebuilt processors::aggregate@metrics/page"]);
-    assert_eq!(hits(ports.page), Some(sender.sent));
-    sender.send().expect("an answer");
-    wait_until(SOON, "the page has all hits", || {
-        hits(ports.page) == Some(sender.sent)
-    });
-    let newest = http::get(ports.page, "/metrics").expect("a page").text();
-    assert!(newest.lines().any(|line| line.starts_with("newest ")), "{newest}");
-    live.gateway.stop();
+    for storage in [false, true] {
+        let (ports, sink) = (ports(), OtlpSink::start());
+        let of = |rules: &str| {
+            let option = if storage {
+                "    storage: file_storage\n"
+            } else {
+                ""
+            };
+            let config = config(ports, &sink.endpoint(), BASE).replace(
+                &format!("    rules: [{hits_rule}]\n"),
+                &format!("    rules: [{rules}]\n{option}"),
+            );
+            if !storage {
+                return config;
+            }
+            config
+                .replace(
+                    "extensions: {admin",
+                    "extensions: {file_storage: {directory: state, create_directory: true}, admin",
+                )
+                .replace("[health_check, admin]", "[health_check, admin, file_storage]")
+        };
+        let live = Live::start(ports.admin, &of(hits_rule));
+        let mut sender = Sender::connect(ports.input);
+        sender.send().expect("an answer");
+        let more = format!("{hits_rule}, {{match: {{name: n}}, name: newest, instrument: gauge, by: []}}");
+        let lines = live.applies(&of(&more));
+        assert_eq!(lines, ["rebuilt processors::aggregate@metrics/page"]);
+        assert_eq!(hits(ports.page), Some(sender.sent), "storage: {storage}");
+        sender.send().expect("an answer");
+        wait_until(SOON, "the page has all hits", || {
+            hits(ports.page) == Some(sender.sent)
+        });
+        let newest = http::get(ports.page, "/metrics").expect("a page").text();
+        assert!(newest.lines().any(|line| line.starts_with("newest ")), "{newest}");
+        live.gateway.stop();
+    }
 }
 
 #[test]

@@ -70,7 +70,7 @@ fn a_support_bundle_has_the_facts_and_no_secret() {
         ("running-config.yaml", "[REDACTED]"),
         ("reloads.json", "SIGHUP"),
         ("graph.json", "otlphttp"),
-        ("problems.txt", ""),
+        ("problems.txt", "no problems"),
         ("running-build.json", "version"),
         ("runtime.json", "startTime"),
         ("notices.json", "success"),

@@ -44,6 +44,9 @@ pub struct Problem {
     pub help: Option<String>,
 }
 
+/// The end of a warning about an unset variable.
+pub(super) const NOTHING_INSTEAD: &str = "; nothing stands in its place";
+
 /// The problems found so far, together with the texts that they point into.
 ///
 /// Every decoder gets it as `cx` and reports into it instead of returning an error, so that one run
@@ -183,12 +186,35 @@ impl Problems {
         self.list.len() >= MAX_PROBLEMS
     }
 
-    fn push(&mut self, problem: Problem) {
+    fn push(&mut self, mut problem: Problem) {
+        if problem.severity == Severity::Error && !problem.path.is_empty() {
+            self.join_unset(&mut problem);
+        }
         self.errors += usize::from(problem.severity == Severity::Error);
         if self.is_full() {
             self.more += 1;
         } else {
             self.list.push(problem);
+        }
+    }
+}
+
+impl Problems {
+    /// Makes the warnings about unset variables of an option a part of its error, of which they are the cause.
+    fn join_unset(&mut self, error: &mut Problem) {
+        let is_cause = |known: &Problem| {
+            known.severity == Severity::Warning
+                && known.path == error.path
+                && known.message.ends_with(NOTHING_INSTEAD)
+        };
+        let mut causes = Vec::new();
+        while let Some(at) = self.list.iter().position(is_cause) {
+            causes.push(self.list.remove(at));
+        }
+        for cause in causes {
+            let fact = cause.message.trim_end_matches(NOTHING_INSTEAD);
+            error.message = format!("{}; {fact}", error.message);
+            error.help = error.help.take().or(cause.help);
         }
     }
 }

@@ -8,6 +8,7 @@ use std::sync::LazyLock;
 use foldhash::quality::{FoldHasher, RandomState};
 
 use crate::Series;
+use crate::saved::StreamId;
 
 /// Two independently keyed hashes, the second cut in half. With random keys per process and 96 bits, a million series
 /// collide with a probability of 10^-17. No sender can search for collisions.
@@ -35,6 +36,15 @@ impl Key {
         let mut hasher = KeyHasher::default();
         value.hash(&mut hasher);
         hasher.key()
+    }
+
+    /// The key as the id of a stream in this process. Ids of saved streams have other bytes.
+    pub(crate) fn stream_id(self) -> StreamId {
+        let mut id = StreamId::default();
+        for (bytes, part) in id.chunks_exact_mut(4).zip(self.0) {
+            bytes.copy_from_slice(&part.to_le_bytes());
+        }
+        id
     }
 
     /// One of `shards` (a power of two), by bits that a map of the shard does not look at.

@@ -50,6 +50,15 @@ impl<T> RestoredStates<T> {
         has_room
     }
 
+    /// Shows every state to `each`, a chunk at a time.
+    pub(crate) fn each(&self, mut each: impl FnMut(StreamId, &T)) {
+        self.chunks.each(|_, slot| {
+            if let Some((id, state)) = slot {
+                each(*id, state);
+            }
+        });
+    }
+
     /// Removes the state of a stream that is seen again, and returns it.
     pub(crate) fn take(&self, id: StreamId) -> Option<T> {
         let at = lock(&self.slots_by_id).remove(&id)?;

@@ -194,6 +194,15 @@ impl<T> Streams<T> {
         });
     }
 
+    /// The same with the identity of each stream, without a change of its state.
+    pub(crate) fn each_identified(&self, mut each: impl FnMut(&T, UnixNanos, Key)) {
+        self.chunks.each(|_, slot| {
+            if let Some(stream) = slot {
+                each(&stream.state, stream.seen, stream.identity);
+            }
+        });
+    }
+
     /// Begins a snapshot: shows the streams of this moment to `some`, a chunk at a time, with the time they
     /// were last seen; see [`Chunks::begin_snapshot`].
     pub(crate) fn begin_snapshot(

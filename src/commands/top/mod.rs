@@ -160,7 +160,7 @@ async fn next(keys: &mut Option<mpsc::Receiver<u8>>) -> u8 {
 impl TopState {
     fn new(args: &TopArgs) -> Self {
         Self {
-            endpoint: args.place.endpoint().to_owned(),
+            endpoint: args.place.shown_endpoint(),
             interval: *args.interval,
             now: None,
             before: None,

@@ -9,6 +9,7 @@ mod findings;
 use std::sync::Arc;
 
 use self::env::CheckCounts;
+pub(super) use self::env::{Listening, listening};
 use self::findings::Findings;
 use super::Failure;
 use super::load::{self, Checked};

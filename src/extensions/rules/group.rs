@@ -14,12 +14,13 @@ use tidegate_rules::{AlertState, GroupState, RuleDefinition, RuleGroup, SavedAle
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
+use super::alertmanager::count_unsent;
 use super::backend::{KnownSources, LiveBackend, address};
 use super::engine::RuleEngine;
 use super::metrics::GroupMetrics;
 use super::millis as millis_of;
-use crate::component::unix_now;
 use crate::component::worker::Turns;
+use crate::component::{Held, unix_now};
 use crate::extensions::rule_status::{GroupReport, RuleState};
 use crate::prom::catalog::millis;
 
@@ -33,6 +34,17 @@ const KEEP_AGAIN: Duration = Duration::from_secs(1);
 pub(super) struct Evaluated {
     pub(super) state: GroupState,
     sources: KnownSources,
+    /// What both take of the memory.
+    held: Held,
+}
+
+impl Evaluated {
+    /// Counts the present state in the account of memory. The limits on samples and alerts bound how much one evaluation adds.
+    fn count(&mut self) {
+        const ENTRY: usize = 2 * size_of::<Key>();
+        let sources: usize = self.sources.values().map(HashSet::len).sum();
+        self.held.keep(self.state.bytes() + sources * ENTRY);
+    }
 }
 
 /// The alerts of a group as they are kept.
@@ -51,6 +63,8 @@ pub(super) struct GroupRun {
     interval: Duration,
     /// `None`: the group has ended.
     evaluated: Mutex<Option<Evaluated>>,
+    /// A group of the instance before, whose last evaluation is still under way. The first evaluation here awaits it.
+    predecessor: Mutex<Option<Arc<Self>>>,
     report: Mutex<Arc<GroupReport>>,
     kept: Mutex<KeptAlerts>,
     metrics: GroupMetrics,
@@ -74,7 +88,9 @@ impl GroupRun {
             evaluated: Mutex::new(Some(Evaluated {
                 state: GroupState::new(group.clone(), engine.options.clone()),
                 sources: sources.collect(),
+                held: Held::ours(engine.shared.memory.clone()),
             })),
+            predecessor: Mutex::default(),
             report: Mutex::new(Arc::new(report)),
             kept: Mutex::default(),
             metrics: GroupMetrics::new(&engine.component, &format!("{};{}", group.file, group.name)),
@@ -89,12 +105,24 @@ impl GroupRun {
         self.group.file == other.file && self.group.name == other.name
     }
 
+    /// The rules.
+    pub(super) fn group(&self) -> &Arc<RuleGroup> {
+        &self.group
+    }
+
     /// Takes over the state of its predecessor.
     pub(super) fn adopt(&self, previous: Evaluated) {
-        let mut evaluated = self.evaluated.lock();
-        let Some(evaluated) = &mut *evaluated else {
-            return;
-        };
+        if let Some(evaluated) = &mut *self.evaluated.lock() {
+            self.adopt_into(evaluated, previous);
+        }
+    }
+
+    /// Takes over the state of its predecessor before the first evaluation. An evaluation of it is still under way.
+    pub(super) fn adopt_later(&self, previous: Arc<Self>) {
+        *self.predecessor.lock() = Some(previous);
+    }
+
+    fn adopt_into(&self, evaluated: &mut Evaluated, previous: Evaluated) {
         // A dead source would otherwise be forgotten, and its alerts would resolve.
         let group = previous.state.group().clone();
         let mut known: HashMap<String, HashSet<Key>> = HashMap::new();
@@ -110,6 +138,28 @@ impl GroupRun {
             }
         }
         evaluated.state.adopt(previous.state);
+        evaluated.count();
+    }
+
+    /// Waits for the last evaluation of the predecessor, and takes over its state and what it has not sent.
+    fn adopt_predecessor(&self, evaluated: &mut Option<Evaluated>) {
+        let predecessor = self.predecessor.lock().take();
+        let Some(predecessor) = predecessor else {
+            return;
+        };
+        let previous = predecessor.wait_for_state();
+        if let (Some(evaluated), Some(previous)) = (evaluated, previous) {
+            self.adopt_into(evaluated, previous);
+        }
+        for former in &predecessor.engine.alertmanagers {
+            let alerts = former.take_rest();
+            let mut present = self.engine.alertmanagers.iter();
+            match present.find(|one| one.shown() == former.shown()) {
+                Some(one) => one.enqueue(&alerts),
+                None if alerts.is_empty() => {}
+                None => count_unsent(&self.engine.component, former.shown(), alerts.len()),
+            }
+        }
     }
 
     /// Takes over alerts that a previous run has kept. Returns their number.
@@ -122,7 +172,25 @@ impl GroupRun {
 
     /// Ends the group, and gives its state to its successor. `None`: an evaluation is still under way.
     pub(super) fn take_state(&self) -> Option<Evaluated> {
-        self.evaluated.try_lock()?.take()
+        let mut evaluated = self.evaluated.try_lock()?;
+        if self.predecessor.lock().is_some() {
+            return None;
+        }
+        evaluated.take()
+    }
+
+    /// The same after the evaluation that is under way. It blocks the thread, at most for the time limits of the queries.
+    pub(super) fn wait_for_state(&self) -> Option<Evaluated> {
+        let mut evaluated = self.evaluated.lock();
+        self.adopt_predecessor(&mut evaluated);
+        evaluated.take()
+    }
+
+    /// Does something while an evaluation seems to be under way.
+    #[cfg(test)]
+    pub(super) fn during_evaluation<T>(&self, act: impl FnOnce() -> T) -> T {
+        let _evaluated = self.evaluated.lock();
+        act()
     }
 
     /// The state after the last evaluation.
@@ -132,6 +200,10 @@ impl GroupRun {
 
     /// Keeps the alerts that it has taken over. Until its first evaluation, the storage has those.
     pub(super) fn keep_taken(&self, at: Millis) {
+        if let Some(previous) = &*self.predecessor.lock() {
+            self.kept.lock().bytes = previous.kept();
+            return;
+        }
         let evaluated = self.evaluated.lock();
         let states = evaluated.iter().map(|evaluated| &evaluated.state);
         self.kept.lock().bytes = Some(save(states, at).into());
@@ -175,9 +247,11 @@ impl GroupRun {
     /// begins counted, an alert would miss its `for` by some milliseconds, and fire an interval later.
     fn evaluate(&self, due: UnixNanos) {
         let mut evaluated = self.evaluated.lock();
-        let Some(Evaluated { state, sources }) = &mut *evaluated else {
+        self.adopt_predecessor(&mut evaluated);
+        let Some(evaluated) = &mut *evaluated else {
             return;
         };
+        let Evaluated { state, sources, .. } = &mut *evaluated;
         let (began, now) = (Instant::now(), unix_now());
         let at = millis(clock::wall(due));
         let late = millis(clock::wall(now)).saturating_sub(at).max(0);
@@ -208,6 +282,7 @@ impl GroupRun {
         if self.engine.config.storage.is_some() {
             self.keep(state, &report, at);
         }
+        evaluated.count();
         *self.report.lock() = Arc::new(report);
     }
 

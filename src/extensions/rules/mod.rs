@@ -71,9 +71,16 @@ struct Transfers(Mutex<HashMap<String, Transfer>>);
 /// The state of an instance that has stopped.
 struct Transfer {
     since: Instant,
-    groups: Vec<Evaluated>,
+    groups: Vec<LeftGroup>,
     /// The alerts that were not sent, by Alertmanager.
     alerts: Vec<UnsentAlerts>,
+}
+
+/// A group of an instance that has stopped.
+enum LeftGroup {
+    Ended(Evaluated),
+    /// Its last evaluation is under way.
+    Busy(Arc<GroupRun>),
 }
 
 /// An Alertmanager, and the alerts that it has not got.
@@ -155,16 +162,10 @@ impl RulesExtension {
         let Some(left) = left.filter(|left| left.since.elapsed() < SUCCESSION) else {
             return false;
         };
-        let now = unix_now();
-        for mut previous in left.groups {
-            let mut groups = self.groups.iter();
-            let successor = groups.find(|group| group.succeeds(previous.state.group()));
-            match successor {
-                Some(successor) => successor.adopt(previous),
-                None => {
-                    let ended = previous.state.end(millis_at(clock::wall(now)));
-                    self.engine.record(&ended, now);
-                }
+        for previous in left.groups {
+            match previous {
+                LeftGroup::Ended(previous) => self.adopt_group(previous),
+                LeftGroup::Busy(previous) => self.adopt_later(previous),
             }
         }
         for (alertmanager, alerts) in left.alerts {
@@ -175,6 +176,30 @@ impl RulesExtension {
             }
         }
         true
+    }
+
+    fn adopt_group(&self, previous: Evaluated) {
+        let mut groups = self.groups.iter();
+        match groups.find(|group| group.succeeds(previous.state.group())) {
+            Some(successor) => successor.adopt(previous),
+            None => end_series(&self.engine, previous),
+        }
+    }
+
+    /// The same for a group whose last evaluation is under way.
+    fn adopt_later(&self, previous: Arc<GroupRun>) {
+        let mut groups = self.groups.iter();
+        if let Some(successor) = groups.find(|group| group.succeeds(previous.group())) {
+            successor.adopt_later(previous);
+            return;
+        }
+        let engine = self.engine.clone();
+        // Nobody waits for it.
+        drop(in_background(move || {
+            if let Some(previous) = previous.wait_for_state() {
+                end_series(&engine, previous);
+            }
+        }));
     }
 
     /// Leaves the state to the next instance. When the gateway stops, there is none.
@@ -192,11 +217,7 @@ impl RulesExtension {
         let since = Instant::now();
         let transfer = Transfer {
             since,
-            groups: self
-                .groups
-                .iter()
-                .filter_map(|group| group.take_state())
-                .collect(),
+            groups: self.groups.iter().map(left_group).collect(),
             alerts,
         };
         let transfers = shared.parts.get(Transfers::default);
@@ -273,6 +294,20 @@ impl RulesExtension {
             }
         })
     }
+}
+
+fn left_group(group: &Arc<GroupRun>) -> LeftGroup {
+    match group.take_state() {
+        Some(state) => LeftGroup::Ended(state),
+        None => LeftGroup::Busy(group.clone()),
+    }
+}
+
+/// Ends the series of a group that has no successor.
+fn end_series(engine: &RuleEngine, mut group: Evaluated) {
+    let now = unix_now();
+    let ended = group.state.end(millis_at(clock::wall(now)));
+    engine.record(&ended, now);
 }
 
 /// Waits for the successor of an instance, and discards what is there for it if none has come.

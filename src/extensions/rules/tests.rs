@@ -3,6 +3,8 @@
 //! The extension on a live table: alerts, recorded series, and its successor.
 
 use std::fs;
+use std::sync::mpsc::sync_channel;
+use std::thread;
 
 use tempfile::TempDir;
 use tidegate_engine::{Attributes, Data, Limits, Rule, Table, Value};
@@ -99,6 +101,51 @@ async fn a_successor_takes_over_alerts_and_series() {
     eventually("the series of removed rules end", || recorded.is_empty());
     third.stop(soon()).await;
     assert!(RuleReporters::of(&rig.base.shared).groups().is_empty());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_evaluation_that_outlasts_the_stop_hands_its_state_on() {
+    let rig = Rig::new();
+    rig.observe(9.0);
+    let first = rig.extension().unwrap();
+    first.start().await.unwrap();
+    eventually("the alert is pending", || rig.alerts().len() == 1);
+    let before = rig.alerts().remove(0);
+    let (begin, begun) = sync_channel::<()>(1);
+    let (end, ended) = sync_channel::<()>(1);
+    let group = first.groups[0].clone();
+    let evaluation = thread::spawn(move || {
+        group.during_evaluation(|| {
+            begin.send(()).unwrap();
+            ended.recv().unwrap();
+        });
+    });
+    begun.recv().unwrap();
+    first.stop(Instant::now()).await;
+    let second = rig.extension().unwrap();
+    second.start().await.unwrap();
+    end.send(()).unwrap();
+    evaluation.join().unwrap();
+    eventually("the alert goes on", || rig.alerts().len() == 1);
+    assert_eq!(rig.alerts().remove(0).active_at, before.active_at);
+    second.stop(soon()).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_account_of_memory_counts_alerts_and_series() {
+    let rig = Rig::new();
+    let memory = rig.base.shared.memory.clone();
+    rig.observe(9.0);
+    let rules = rig.extension().unwrap();
+    rules.start().await.unwrap();
+    // A recorded series, the series of an alert, and its labels and annotations.
+    eventually("all count", || memory.filled_bytes() >= 4 * 128);
+    rig.write("groups: []");
+    let none = rig.extension().unwrap();
+    rules.stop(soon()).await;
+    none.start().await.unwrap();
+    eventually("nothing counts any more", || memory.filled_bytes() == 0);
+    none.stop(soon()).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -85,6 +85,7 @@ pub static FACTORY: ExtensionFactory = Factory {
             config: settings.get(),
             base: cx,
             server: PageServer::default(),
+            observer: Mutex::default(),
         }))
     },
 };
@@ -93,6 +94,8 @@ struct Zpages {
     config: Arc<ZpagesConfig>,
     base: Context,
     server: PageServer,
+    /// While it runs: what notes slow batches.
+    observer: Mutex<Option<Arc<dyn Observer>>>,
 }
 
 impl Extension for Zpages {}
@@ -101,11 +104,10 @@ impl Extension for Zpages {}
 impl Lifecycle for Zpages {
     async fn start(&self) -> Result<(), ComponentError> {
         let slow = Arc::new(SlowBatches::default());
-        let observer = Box::new(Noting(slow.clone()));
-        self.base
-            .shared
-            .slowness
-            .observe(self.config.slow_batch, observer);
+        let observer: Arc<dyn Observer> = Arc::new(Noting(slow.clone()));
+        let slowness = &self.base.shared.slowness;
+        slowness.observe(self.config.slow_batch, observer.clone());
+        *self.observer.lock() = Some(observer);
         let server = ServerConfig {
             tls: self.config.tls.as_ref(),
             auth: self.config.auth.as_ref(),
@@ -122,6 +124,10 @@ impl Lifecycle for Zpages {
     }
 
     async fn stop(&self, deadline: Instant) {
+        let observer = self.observer.lock().take();
+        if let Some(observer) = observer {
+            self.base.shared.slowness.forget(&observer);
+        }
         self.server.stop(deadline).await;
     }
 }

@@ -13,9 +13,12 @@ mod nixl;
 mod replica;
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::{Acquire, Release};
 use std::time::Instant;
 
 use async_trait::async_trait;
+use parking_lot::Mutex;
 use tidegate_engine::{Overflow, Pattern, Rule, Stats, Table};
 
 use self::absorber::Absorber;
@@ -42,6 +45,9 @@ struct Aggregate {
     config: Arc<AggregateConfig>,
     base: Context,
     absorber: Arc<Absorber>,
+    /// The table of the replaced instance, whose state the start takes over.
+    predecessor: Mutex<Option<Arc<Table>>>,
+    has_stopped: AtomicBool,
     journal: Option<Arc<Journal>>,
     next: Arc<dyn Consumer>,
     ledger: Arc<Ledger>,
@@ -51,7 +57,7 @@ struct Aggregate {
 impl Aggregate {
     fn new(config: Arc<AggregateConfig>, cx: ProcessorContext) -> Result<Self, ComponentError> {
         let rules = config.rules().map_err(|error| cx.base.error(error.to_string()))?;
-        let table = table(&config, &rules, &cx);
+        let (table, predecessor) = table(&config, &rules, &cx);
         let absorber = Arc::new(Absorber { table, rules });
         let storage = config.storage.clone();
         let journal =
@@ -60,11 +66,54 @@ impl Aggregate {
             config,
             base: cx.base,
             absorber,
+            predecessor: Mutex::new(predecessor),
+            has_stopped: AtomicBool::new(false),
             journal,
             next: cx.next,
             ledger: cx.ledger,
             ticker: Ticker::default(),
         })
+    }
+
+    /// Takes over the state of the replaced instance. Both have no pushes under way.
+    async fn take_over(&self) -> Result<(), ComponentError> {
+        let table = self.absorber.table.clone();
+        // A reload that failed may have led its input elsewhere.
+        table.resume();
+        let predecessor = self.predecessor.lock().take();
+        let Some(old) = predecessor else {
+            return Ok(());
+        };
+        let taken = tokio::task::spawn_blocking(move || table.succeed(&old)).await;
+        let taken = taken.map_err(|error| {
+            let message = format!("the totals of the replaced instance can't be taken over: {error}");
+            self.base.error(message)
+        })?;
+        tracing::info!(
+            component = &*self.base.path,
+            series = taken.series,
+            streams = taken.streams,
+            begun_at_0 = taken.outdated,
+            "the totals of unchanged rules go on"
+        );
+        Ok(())
+    }
+
+    /// Calls `act` with the absorber of the present state. Components that end after a reload may still push here: their
+    /// data belongs to the table that has taken over the state.
+    fn with_absorber<T>(&self, act: impl FnOnce(&Absorber) -> T) -> T {
+        let successor = if self.has_stopped.load(Acquire) {
+            self.absorber.table.successor()
+        } else {
+            None
+        };
+        match successor {
+            Some(table) => {
+                let rules = table.rules().to_vec();
+                act(&Absorber { table, rules })
+            }
+            None => act(&self.absorber),
+        }
     }
 }
 
@@ -89,29 +138,39 @@ impl Processor for Aggregate {
     fn may_overlap(&self) -> bool {
         self.journal.is_none()
     }
+
+    fn takes_over(&self) -> bool {
+        self.predecessor.lock().is_some()
+    }
 }
 
-/// The table of the replaced instance, if a reload leaves rules and limits as they are; else an empty one. With `storage`,
-/// the log restores the state.
-fn table(config: &AggregateConfig, rules: &[Rule], cx: &ProcessorContext) -> Arc<Table> {
+/// The table of the replaced instance, if a reload leaves rules and limits as they are. Otherwise an empty one, and the table
+/// whose state it takes over at the start. With `storage`, the log restores the state.
+fn table(
+    config: &AggregateConfig,
+    rules: &[Rule],
+    cx: &ProcessorContext,
+) -> (Arc<Table>, Option<Arc<Table>>) {
     let replaced = cx.replaced.as_ref().filter(|_| config.storage.is_none());
     if let Some(table) = replaced.filter(|table| table.has_rules_and_limits(rules, config.limits())) {
-        return table.clone();
+        return (table.clone(), None);
     }
-    if replaced.is_some() {
+    let predecessor = replaced.filter(|table| table.can_be_succeeded());
+    if replaced.is_some() && predecessor.is_none() {
         tracing::warn!(
             component = &*cx.base.path,
-            "rules or limits have changed: totals begin at 0; with `storage`, unchanged rules keep theirs"
+            "`storage` is gone, and rules or limits have changed: totals begin at 0"
         );
     }
     let table = Table::new(cx.base.path.clone(), rules.to_vec(), config.limits())
         .with_rule_names(config.rule_names())
         .bounded_by(cx.base.shared.memory.bounds_of_tables())
         .shared_by_sources();
-    Arc::new(match &config.storage {
+    let table = match &config.storage {
         Some(_) => table.identified_by(stream_id),
         None => table,
-    })
+    };
+    (Arc::new(table), predecessor.cloned())
 }
 
 #[async_trait]
@@ -120,6 +179,7 @@ impl Lifecycle for Aggregate {
         if let Some(journal) = &self.journal {
             journal.open(&self.base).await?;
         }
+        self.take_over().await?;
         replica::warn_of_others(&self.base);
         let emitter = Arc::new(Emitter {
             table: self.absorber.table.clone(),
@@ -146,6 +206,7 @@ impl Lifecycle for Aggregate {
     }
 
     async fn stop(&self, deadline: Instant) {
+        self.has_stopped.store(true, Release);
         // The last emission includes the held state.
         if let Some(journal) = &self.journal {
             journal.close().await;
@@ -160,7 +221,7 @@ impl Consumer for Aggregate {
         if let Some(journal) = &self.journal {
             journal.admit(batch, flow)?;
         }
-        if self.absorber.may_pass(&batch.payload) {
+        if self.with_absorber(|absorber| absorber.may_pass(&batch.payload)) {
             self.next.admit(batch, flow).inspect_err(|_| flow.undo_to(mark))
         } else {
             Ok(())
@@ -170,13 +231,10 @@ impl Consumer for Aggregate {
     fn consume(&self, batch: Batch, flow: &mut Flow) {
         let rest = match &self.journal {
             Some(journal) => journal.take(&batch, flow),
-            None => self.absorber.take(
-                &batch.payload,
-                unix_now(),
-                batch.snapshot_of.is_some(),
-                &self.ledger,
-                flow,
-            ),
+            None => self.with_absorber(|absorber| {
+                let is_snapshot = batch.snapshot_of.is_some();
+                absorber.take(&batch.payload, unix_now(), is_snapshot, &self.ledger, flow)
+            }),
         };
         if let Some(rest) = rest {
             self.next.consume(batch.with(rest), flow);

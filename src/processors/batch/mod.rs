@@ -33,14 +33,19 @@ pub static FACTORY: ProcessorFactory = Factory {
     config: ConfigType::of::<BatchProcessorConfig>(),
     build: |settings, cx| {
         let config = settings.get::<BatchProcessorConfig>();
-        let senders = senders(&cx.base.id, config.metadata_keys.is_empty());
+        let senders = metrics::gauge!(
+            "otelcol_processor_batch_metadata_cardinality",
+            "processor" => cx.base.id.clone(),
+        );
+        // Without keys, all senders are one.
+        let first = u32::from(config.metadata_keys.is_empty());
         Ok(Arc::new(Stamp {
             batching: Batching {
                 metrics: Some(Arc::new(batch_metrics(&cx.base))),
                 ..config.batching()
             },
             kept: config.kept(),
-            limit: CardinalityLimit::new(config.metadata_cardinality_limit, senders),
+            limit: CardinalityLimit::new(config.metadata_cardinality_limit, senders, first),
             path: cx.base.path,
             ledger: cx.ledger,
             next: cx.next,
@@ -61,13 +66,6 @@ fn batch_metrics(cx: &Context) -> BatchMetrics {
     }
 }
 
-/// The gauge of different senders: one if no metadata keys distinguish them.
-fn senders(id: &Arc<str>, is_one: bool) -> Gauge {
-    let senders = metrics::gauge!("otelcol_processor_batch_metadata_cardinality", "processor" => id.clone());
-    senders.increment(if is_one { 1.0 } else { 0.0 });
-    senders
-}
-
 struct Stamp {
     batching: Batching,
     kept: Option<Vec<HeaderName>>,
@@ -84,18 +82,22 @@ struct CardinalityLimit {
     /// Hashes of the senders so far.
     seen: Mutex<HashSet<u64>>,
     hasher: RandomState,
-    /// The gauge of senders so far.
+    /// The gauge of senders so far, of all processors with this id.
     shown: Gauge,
+    /// Senders that are counted from the start.
+    first: u32,
 }
 
 impl CardinalityLimit {
     /// Without a limit, at most this many senders are counted.
     const COUNTED: usize = 1 << 16;
 
-    fn new(most: usize, shown: Gauge) -> Self {
+    fn new(most: usize, shown: Gauge, first: u32) -> Self {
+        shown.increment(f64::from(first));
         Self {
             most,
             shown,
+            first,
             seen: Mutex::default(),
             hasher: RandomState::default(),
         }
@@ -118,6 +120,14 @@ impl CardinalityLimit {
             self.shown.increment(1.0);
         }
         is_counted || self.most == 0
+    }
+}
+
+impl Drop for CardinalityLimit {
+    /// A reload builds the processor again, and its successor counts anew.
+    fn drop(&mut self) {
+        let seen = self.seen.get_mut().len() as f64;
+        self.shown.decrement(seen + f64::from(self.first));
     }
 }
 
@@ -165,6 +175,7 @@ impl Consumer for Stamp {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
     use std::time::Duration;
 
     use super::*;
@@ -193,7 +204,7 @@ mod tests {
                 .unwrap()
                 .batching(),
             kept: None,
-            limit: CardinalityLimit::new(0, Gauge::noop()),
+            limit: CardinalityLimit::new(0, Gauge::noop(), 0),
             path: "processors::batch".into(),
             ledger: Arc::default(),
             next: next.clone(),
@@ -212,13 +223,26 @@ mod tests {
     }
 
     #[test]
+    fn the_gauge_of_senders_loses_those_of_a_processor_that_ends() {
+        let bits = Arc::new(AtomicU64::new(0));
+        let value = || f64::from_bits(bits.load(Relaxed));
+        let shown = Gauge::from_arc(bits.clone());
+        let old = CardinalityLimit::new(0, shown.clone(), 1);
+        let _new = CardinalityLimit::new(0, shown, 1);
+        assert!(old.allows(None));
+        assert_eq!(value(), 3.0);
+        drop(old);
+        assert_eq!(value(), 1.0);
+    }
+
+    #[test]
     fn only_the_named_headers_stay() {
         let next = Arc::new(Keep::default());
         let config = options::<BatchProcessorConfig>("{metadata_keys: [X-Tenant]}").unwrap();
         let stamp = Stamp {
             batching: config.batching(),
             kept: config.kept(),
-            limit: CardinalityLimit::new(config.metadata_cardinality_limit, Gauge::noop()),
+            limit: CardinalityLimit::new(config.metadata_cardinality_limit, Gauge::noop(), 0),
             path: "processors::batch".into(),
             ledger: Arc::default(),
             next: next.clone(),
@@ -258,7 +282,7 @@ mod tests {
         let stamp = Stamp {
             batching: config.batching(),
             kept: config.kept(),
-            limit: CardinalityLimit::new(config.metadata_cardinality_limit, Gauge::noop()),
+            limit: CardinalityLimit::new(config.metadata_cardinality_limit, Gauge::noop(), 0),
             path: "processors::batch".into(),
             ledger: Arc::default(),
             next: next.clone(),

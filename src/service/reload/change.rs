@@ -50,9 +50,9 @@ pub(super) struct Change {
     pub(super) late: Vec<GraphMember>,
     /// The same, receivers.
     pub(super) late_receivers: Vec<GraphMember>,
-    /// Old members that stop in the pause.
+    /// Old members that stop in the pause, also receivers.
     pub(super) first: Vec<GraphMember>,
-    /// Old receivers.
+    /// Other old receivers.
     pub(super) receivers: Vec<GraphMember>,
     /// All other old members.
     pub(super) rest: Vec<GraphMember>,
@@ -61,16 +61,23 @@ pub(super) struct Change {
 }
 
 impl Change {
-    /// Sorts the members of `graph` by the step in which they start, and the others by that in which they stop.
-    pub(super) fn of(graph: Graph, running: &[GraphMember], leaving: &[GraphMember]) -> Self {
+    /// Sorts the members of `graph` by the step in which they start, and the others by that in which they stop. `clashes`:
+    /// the paths of members of both graphs that can't listen at the same time.
+    pub(super) fn of(
+        graph: Graph,
+        running: &[GraphMember],
+        leaving: &[GraphMember],
+        clashes: &[[String; 2]],
+    ) -> Self {
         let members = graph.members.iter().filter(|member| !has(running, member));
         let (revived, fresh): (Vec<_>, Vec<_>) = members.cloned().partition(|member| has(leaving, member));
         let old = running.iter().filter(|member| !has(&graph.members, member));
-        let (receivers, old): (Vec<_>, Vec<_>) =
-            old.cloned().partition(|member| member.class == Class::Receiver);
-        let (first, rest): (Vec<_>, Vec<_>) = old
+        let (first, old): (Vec<_>, Vec<_>) = old
+            .cloned()
+            .partition(|member| fresh.iter().any(|new| stops_first(new, member, clashes)));
+        let (receivers, rest): (Vec<_>, Vec<_>) = old
             .into_iter()
-            .partition(|member| !member.may_overlap() && fresh.iter().any(|new| follows(new, member)));
+            .partition(|member| member.class == Class::Receiver);
         let mut change = Self {
             graph,
             early: Vec::new(),
@@ -82,20 +89,12 @@ impl Change {
             revived,
         };
         for member in fresh {
-            let list = if member.class == Class::Receiver {
-                let waits = change.receivers.iter().any(|old| follows(&member, old));
-                if waits {
-                    &mut change.late_receivers
-                } else {
-                    &mut change.early
-                }
-            } else {
-                let waits = change.first.iter().any(|old| follows(&member, old));
-                if waits {
-                    &mut change.late
-                } else {
-                    &mut change.early
-                }
+            let mut old = change.first.iter().chain(&change.receivers);
+            let waits = old.any(|old| follows(&member, old) || clash(&member, old, clashes));
+            let list = match (waits, member.class) {
+                (false, _) => &mut change.early,
+                (true, Class::Receiver) => &mut change.late_receivers,
+                (true, _) => &mut change.late,
             };
             list.push(member);
         }
@@ -103,7 +102,25 @@ impl Change {
     }
 }
 
-/// Whether `new` may want what `old` has: the name, or as another one of its kind an address or a file.
+/// Whether `old` has to stop before pushes go on, for `new` to start.
+fn stops_first(new: &GraphMember, old: &GraphMember, clashes: &[[String; 2]]) -> bool {
+    if old.class == Class::Receiver {
+        // Receivers stop last, unless something other than a receiver waits for the address.
+        return new.class != Class::Receiver && clash(new, old, clashes);
+    }
+    let takes_over = new.path == old.path && new.takes_over();
+    takes_over || !old.may_overlap() && follows(new, old) || clash(new, old, clashes)
+}
+
+/// Whether both can't listen at the same time.
+fn clash(new: &GraphMember, old: &GraphMember, clashes: &[[String; 2]]) -> bool {
+    let (new, old) = (&*new.path, &*old.path);
+    clashes
+        .iter()
+        .any(|[one, other]| (one == new && other == old) || (one == old && other == new))
+}
+
+/// Whether `new` may want what `old` has: the name, or as another one of its kind a file.
 fn follows(new: &GraphMember, old: &GraphMember) -> bool {
     new.path == old.path || new.class == old.class && new.parts.kind == old.parts.kind
 }

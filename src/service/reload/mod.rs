@@ -6,8 +6,8 @@
 //!
 //! 1. Build the new members, around those that are kept.
 //! 2. Start those that may run beside the old ones. New receivers start with closed downstreams.
-//! 3. Hold pushes for a moment; stop the members that must end before their successors begin (a queue on disk, a listener);
-//!    start the successors.
+//! 3. Hold pushes for a moment; stop the members that must end before new ones begin (a queue on disk, a listener, a receiver
+//!    whose port goes to an exporter); start the new ones.
 //! 4. Lead all downstreams to the new graph at one moment, and show the tables of the new members.
 //! 5. Stop the receivers that are replaced or removed, and start their successors.
 //! 6. When the last push into the old graph has ended, stop its members. They hand on what they hold.
@@ -92,18 +92,24 @@ impl Failed {
 }
 
 impl Running {
-    /// Runs the plan `to` instead of `from`. Call [`Self::finish`] after it, in any case.
+    /// Runs the plan `to` instead of `from`. `clashes` has the paths of a component of each that can't listen at the same
+    /// time. Call [`Self::finish`] after it, in any case.
     ///
     /// # Errors
     /// The new plan can't run. The old one runs on; a component that could not be started again is named in the health.
-    pub async fn reload(&mut self, from: &Plan, to: &Plan) -> Result<Changes, ReloadError> {
+    pub async fn reload(
+        &mut self,
+        from: &Plan,
+        to: &Plan,
+        clashes: &[[String; 2]],
+    ) -> Result<Changes, ReloadError> {
         fixed::check(from, to)?;
         let services = self.shared.services.all();
         let nodes = self.metrics.nodes.iter();
         let peers: Vec<_> = nodes
             .map(|node| (node.ledger.clone(), node.ledger.peer()))
             .collect();
-        let failed = match self.change(to).await {
+        let failed = match self.change(to, clashes).await {
             Ok(changes) => {
                 self.shared.health.trouble(SERVICE, None);
                 return Ok(changes);
@@ -121,7 +127,7 @@ impl Running {
             }
         }
         let again = if failed.has_stopped {
-            self.change(from).await.err()
+            self.change(from, clashes).await.err()
         } else {
             None
         };
@@ -142,7 +148,7 @@ impl Running {
         &self.metrics
     }
 
-    async fn change(&mut self, plan: &Plan) -> Result<Changes, Failed> {
+    async fn change(&mut self, plan: &Plan, clashes: &[[String; 2]]) -> Result<Changes, Failed> {
         let running: Vec<_> = self.members.iter().chain(&self.leaving).collect();
         let graph = Graph::rebuild(plan, &self.shared, &running, &self.stopped, &self.metrics);
         let mut graph = graph.map_err(|errors| Failed::early(ReloadError::Build(errors)))?;
@@ -151,7 +157,7 @@ impl Running {
             warnings,
             ..Changes::between(&running, &graph)
         };
-        let change = Change::of(graph, &self.members, &self.leaving);
+        let change = Change::of(graph, &self.members, &self.leaving, clashes);
         change
             .graph
             .show_tables(|member| running.iter().all(|other| !other.is(member)));

@@ -95,6 +95,18 @@ fn an_unset_variable_is_null_with_a_warning() {
 }
 
 #[test]
+fn an_error_of_the_same_option_has_the_unset_variable_as_its_cause() {
+    let (node, mut problems) = expand("a${env:UNSET}b${env:UNSET_TOO}");
+    problems.at(&node).error("not a number");
+    let found: Vec<_> = problems.sorted().iter().map(|one| one.message.clone()).collect();
+    let expected =
+        "not a number; environment variable UNSET is not set; environment variable UNSET_TOO is not set";
+    assert_eq!(found, [expected]);
+    let help = problems.sorted()[0].help.clone();
+    assert_eq!(help.as_deref(), Some("set it, or write `${env:UNSET:-default}`"));
+}
+
+#[test]
 fn a_default_that_is_not_needed_is_not_looked_at() {
     let (_, problems) = expand("${env:INT:-${env:UNSET}}");
     assert!(problems.is_empty(), "{problems}");

@@ -2,6 +2,8 @@
 
 //! Input of events: each source folds them by kind into arrays, and reads add the sums to the cells.
 
+mod succession;
+
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex, PoisonError};
 

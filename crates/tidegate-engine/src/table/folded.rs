@@ -9,7 +9,7 @@ use crate::UnixNanos;
 use crate::key::{Key, KeyMap};
 
 /// The last epoch of each forgotten stream; the oldest names are given up for new ones.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Folded {
     /// Start of the epoch and time of its last point, by stream, with a number that identifies the entry of `order`.
     epochs: KeyMap<(UnixNanos, UnixNanos, u64)>,
@@ -26,6 +26,11 @@ impl Folded {
             next: 0,
             max,
         }
+    }
+
+    /// The same names, from now on with another bound.
+    pub(super) fn bounded_by(self, max: usize) -> Self {
+        Self { max, ..self }
     }
 
     pub(super) fn add(&mut self, stream: Key, start: UnixNanos, time: UnixNanos) {

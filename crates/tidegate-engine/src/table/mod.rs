@@ -20,6 +20,7 @@ mod session;
 mod sets;
 mod source_registry;
 mod state;
+mod succession;
 mod targets;
 
 use std::collections::HashMap;
@@ -90,7 +91,8 @@ pub struct Table {
     streams: Arc<Streams<InputStream>>,
     /// Identifies streams to other processes, if the state is saved.
     identify: Option<fn(&Series) -> StreamId>,
-    /// Streams that a previous process saved and when they were seen, until they are seen again.
+    /// Streams that a previous process saved, or that come from a replaced table, until they are seen again. The second
+    /// member is the time at which they were last seen.
     restored: Arc<RestoredStates<(InputStream, UnixNanos)>>,
     folded: Mutex<Folded>,
     /// The last stream that collided, by its first output series.
@@ -105,6 +107,10 @@ pub struct Table {
     /// The names of the rules in explanations.
     rule_names: Vec<Arc<str>>,
     counters: Counters,
+    /// Whether `restored` has streams of a replaced table, by their keys.
+    has_predecessor: AtomicBool,
+    /// The table that has taken over the state.
+    successor: Mutex<Option<Arc<Table>>>,
 }
 
 impl Table {
@@ -136,12 +142,19 @@ impl Table {
             source_list: Mutex::default(),
             rule_names: Vec::new(),
             counters: Counters::default(),
+            has_predecessor: AtomicBool::new(false),
+            successor: Mutex::default(),
         }
     }
 
     /// Whether a new table with these rules and limits would do the same.
     pub fn has_rules_and_limits(&self, rules: &[Rule], limits: Limits) -> bool {
         *self.rules == *rules && self.limits == limits
+    }
+
+    /// The rules.
+    pub fn rules(&self) -> &[Rule] {
+        &self.rules
     }
 
     /// The match tracker of a rule, by its index.

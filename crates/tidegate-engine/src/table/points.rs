@@ -126,9 +126,11 @@ impl Table {
     fn stream(&self, series: &Arc<Series>, start: UnixNanos, value: &Value, now: UnixNanos) -> InputStream {
         let (source, streams) = lock(&self.registry).add_stream(&series.resource, start);
         let crowded = self.is_crowded(streams);
+        let key = Key::of(series);
         let id = self.identify.map(|identify| identify(series));
-        let old = id.and_then(|id| self.restored.take(id));
-        let folded = lock(&self.folded).take(Key::of(series));
+        let id_of_old = id.or_else(|| self.has_predecessor.load(Relaxed).then(|| key.stream_id()));
+        let old = id_of_old.and_then(|id| self.restored.take(id));
+        let folded = lock(&self.folded).take(key);
         // Its earlier counts are in its series, or gone with it: another tracker counts from now on.
         let start = if old.is_some() || folded.is_some() {
             0

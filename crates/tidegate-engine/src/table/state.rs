@@ -13,7 +13,7 @@ use crate::{Data, Exemplar, ExponentialHistogram, Histogram, Number, UnixNanos, 
 const MAX_EXEMPLARS: usize = 8;
 
 /// Value and times of a series.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct SeriesState {
     pub(crate) start: UnixNanos,
     /// The time of the value; 0: there is nothing to show.
@@ -23,7 +23,7 @@ pub(crate) struct SeriesState {
 }
 
 /// State that few series need.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct Rare {
     exemplars: Vec<Exemplar>,
     members: Vec<Option<Number>>,

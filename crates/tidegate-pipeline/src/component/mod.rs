@@ -111,6 +111,11 @@ pub trait Processor: Lifecycle + Consumer {
     fn may_overlap(&self) -> bool {
         true
     }
+
+    /// Whether its start takes over the state of the instance that it replaces. A reload then stops that one first.
+    fn takes_over(&self) -> bool {
+        false
+    }
 }
 
 /// An output of data. All pipelines that name it share one instance.

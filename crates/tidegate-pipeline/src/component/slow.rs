@@ -2,8 +2,11 @@
 
 //! Slow batches, for observers that trace them. Without observers, nothing is timed.
 
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
+
+use arc_swap::ArcSwap;
 
 use crate::batch::Signal;
 
@@ -46,24 +49,37 @@ pub trait Observer: Send + Sync {
 /// The observers of slow batches, with their thresholds.
 #[derive(Default)]
 pub struct Slowness {
-    /// The span exporter, and a page with a list.
-    observers: [OnceLock<(Duration, Box<dyn Observer>)>; 2],
+    has_observers: AtomicBool,
+    observers: ArcSwap<Observers>,
 }
 
+type Observers = Vec<(Duration, Arc<dyn Observer>)>;
+
 impl Slowness {
-    /// Adds an observer of stages that take at least `threshold`. Only the first two calls have an effect.
-    pub fn observe(&self, threshold: Duration, observer: Box<dyn Observer>) {
-        let mut observer = Some((threshold, observer));
-        for place in &self.observers {
-            if let Some(next) = observer.take() {
-                observer = place.set(next).err();
-            }
-        }
+    /// Adds an observer of stages that take at least `threshold`.
+    pub fn observe(&self, threshold: Duration, observer: Arc<dyn Observer>) {
+        self.observers.rcu(|known| {
+            let mut all = Observers::clone(known);
+            all.push((threshold, observer.clone()));
+            all
+        });
+        self.has_observers.store(true, Relaxed);
+    }
+
+    /// Removes an observer.
+    pub fn forget(&self, observer: &Arc<dyn Observer>) {
+        self.observers.rcu(|known| {
+            let mut all = Observers::clone(known);
+            all.retain(|(_, one)| !Arc::ptr_eq(one, observer));
+            all
+        });
+        self.has_observers
+            .store(!self.observers.load().is_empty(), Relaxed);
     }
 
     /// The current time, if there is an observer.
     pub fn start(&self) -> Option<Instant> {
-        self.observers[0].get().map(|_| Instant::now())
+        self.has_observers.load(Relaxed).then(Instant::now)
     }
 
     /// Reports a stage that began at `started`, if it was slow. `describe` gets `started` and the current time.
@@ -71,16 +87,62 @@ impl Slowness {
         let Some(started) = started else { return };
         let now = Instant::now();
         let took = now.saturating_duration_since(started);
-        let wants = self.observers.iter().filter_map(OnceLock::get);
-        let Some(least) = wants.clone().map(|(threshold, _)| *threshold).min() else {
-            return;
-        };
-        if took < least {
+        let observers = self.observers.load();
+        let mut wanting = observers
+            .iter()
+            .filter(|(threshold, _)| took >= *threshold)
+            .peekable();
+        if wanting.peek().is_none() {
             return;
         }
         let slow = describe(started, now);
-        wants
-            .filter(|(threshold, _)| took >= *threshold)
-            .for_each(|(_, observer)| observer.slow(slow.clone()));
+        wanting.for_each(|(_, observer)| observer.slow(slow.clone()));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use parking_lot::Mutex;
+
+    use super::*;
+
+    #[derive(Default)]
+    struct Noted(Mutex<Vec<usize>>);
+
+    impl Observer for Noted {
+        fn slow(&self, slow: Slow) {
+            self.0.lock().push(slow.items);
+        }
+    }
+
+    #[test]
+    fn an_observer_takes_the_place_of_one_that_is_forgotten() {
+        let slowness = Slowness::default();
+        assert_eq!(slowness.start(), None);
+        let end = |items| {
+            slowness.end(slowness.start(), |started, ended| Slow {
+                component: "receivers::otlp".into(),
+                stage: Stage::Push,
+                signal: Signal::Logs,
+                items,
+                started,
+                attempted: None,
+                ended,
+                error: None,
+            });
+        };
+        let [first, second, distant] = [(); 3].map(|()| Arc::new(Noted::default()));
+        let of = |noted: &Arc<Noted>| noted.0.lock().clone();
+        slowness.observe(Duration::from_hours(1), distant.clone());
+        let observer: Arc<dyn Observer> = first.clone();
+        slowness.observe(Duration::ZERO, observer.clone());
+        end(1);
+        slowness.forget(&observer);
+        slowness.observe(Duration::ZERO, second.clone());
+        end(2);
+        assert_eq!(
+            (of(&first), of(&second), of(&distant)),
+            (vec![1], vec![2], Vec::new())
+        );
     }
 }

@@ -63,6 +63,14 @@ impl Listener {
         Some(Self::new(site.position(), endpoint, socket_type, site.shown()))
     }
 
+    /// The path of its component: `receivers::otlp/a`.
+    fn component(&self) -> Option<&str> {
+        let path = self.at.path.as_str();
+        let (section, rest) = path.split_once("::")?;
+        let (id, _) = rest.split_once("::")?;
+        path.get(..section.len() + 2 + id.len())
+    }
+
     /// Whether this and another listener can't both be bound.
     fn clashes(&self, other: &Self) -> bool {
         match (&self.endpoint, &other.endpoint) {
@@ -77,6 +85,31 @@ impl Listener {
             }
             _ => false,
         }
+    }
+}
+
+/// What the components of a configuration listen on.
+pub(in crate::commands) struct Listening(Vec<Listener>);
+
+impl Listening {
+    /// Looks the addresses of host names up.
+    pub(super) fn of(sites: &[Site<'_>]) -> Self {
+        Self(sites.iter().filter_map(Listener::of_site).collect())
+    }
+
+    /// The paths of a component of this configuration and one of another, for all pairs that want the same address or
+    /// socket.
+    pub(in crate::commands) fn clashes(&self, other: &Self) -> Vec<[String; 2]> {
+        let mut clashes = Vec::new();
+        for one in &self.0 {
+            let others = other.0.iter().filter(|other| one.clashes(other));
+            for [one, other] in others.filter_map(|other| Some([one.component()?, other.component()?])) {
+                if one != other {
+                    clashes.push([one.to_owned(), other.to_owned()]);
+                }
+            }
+        }
+        clashes
     }
 }
 
@@ -301,6 +334,28 @@ service: {{pipelines: {{logs: {{receivers: [otlp], exporters: [nop]}}}}}}
             said.contains("http::endpoint: receivers::otlp::protocols::grpc::endpoint listens there too")
         );
         assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn components_of_two_configurations_that_want_one_address_are_named() {
+        let of = |receiver: &str, zpages: &str| {
+            let text = format!(
+                "
+receivers: {{otlp: {{protocols: {{http: {{endpoint: \"{receiver}\"}}}}}}}}
+exporters: {{nop: }}
+extensions: {{zpages: {{endpoint: \"{zpages}\"}}}}
+service: {{extensions: [zpages], pipelines: {{logs: {{receivers: [otlp], exporters: [nop]}}}}}}
+"
+            );
+            let mut listening = Listening(Vec::new());
+            with_sites(&text, |sites, _| listening = Listening::of(sites));
+            listening
+        };
+        let old = of("127.0.0.1:4318", "127.0.0.1:1");
+        let new = of("127.0.0.1:2", "127.0.0.1:4318");
+        let expected = ["receivers::otlp".to_owned(), "extensions::zpages".to_owned()];
+        assert_eq!(old.clashes(&new), [expected]);
+        assert!(old.clashes(&old).is_empty(), "a component does not hinder itself");
     }
 
     #[test]

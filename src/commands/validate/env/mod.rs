@@ -17,6 +17,7 @@ use std::fmt;
 
 use serde_json::{Value, json};
 
+pub(in crate::commands) use self::listeners::Listening;
 use self::report::Report;
 use crate::commands::Failure;
 use crate::config::{Document, Problems};
@@ -53,6 +54,11 @@ impl fmt::Display for CheckCounts {
             plural(warnings)
         )
     }
+}
+
+/// What the components that run listen on.
+pub(in crate::commands) fn listening(document: &Document, plan: &Plan) -> Listening {
+    Listening::of(&sites::used(document, plan))
 }
 
 /// Checks the machine for all components that run. With `connects`, it also opens connections to peers.

@@ -10,6 +10,7 @@ use tidegate_engine::{Data, EventKind, Histogram, Instrument, Reading, Table, Te
 
 mod bounds;
 mod journal;
+mod succession;
 
 use super::*;
 use crate::batch::{Payload, Points, convert};

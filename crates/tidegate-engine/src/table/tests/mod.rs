@@ -10,6 +10,7 @@ mod limits;
 mod model;
 mod newest;
 mod saved;
+mod succession;
 mod threads;
 
 use std::collections::BTreeMap;

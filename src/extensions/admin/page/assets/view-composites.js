@@ -13,6 +13,12 @@ const MARKS = { fresh: "good", partial: "warn", stale: "bad", absent: "bad" };
 
 const keyOf = (row) => `${row.name} ${JSON.stringify(row.labels)} ${row.function} ${row.expr ?? ""}`;
 
+/** Why there is no value. */
+function absence(row) {
+  if (row.state !== "absent") return "";
+  return row.expr ? "the expression selects nothing" : "no source has reported, or all have left";
+}
+
 export const title = "Composites";
 export const topics = ["composites"];
 
@@ -40,7 +46,7 @@ export function open(root) {
       { title: "Function", text: (row) => row.expr ?? [row.function, row.window, row.across && `across ${row.across}`].filter(Boolean).join(" ") },
       { title: "Min", number: true, text: (row) => number(row.min) },
       { title: "Max", number: true, text: (row) => number(row.max) },
-      { title: "Problem", text: (row) => row.error ?? row.collision ?? "" },
+      { title: "Problem", text: (row) => row.error ?? row.collision ?? absence(row) },
     ],
     key: keyOf,
     empty: "No composites: declare them in a composite processor.",

@@ -1,0 +1,170 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//! Succession: a table takes over the state of the one that it replaces in the same process.
+//!
+//! A series moves if the rules that could make it are equal in both tables. Its input streams, its sources of events and
+//! its members of a group move with it. So its next points add what is new in them, and nothing else. All other series
+//! begin at 0 in the new table.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+
+use super::cell::{Caps, CellRef};
+use super::points::{InputStream, Phase};
+use super::saved::Restored;
+use super::source_registry::SourceNumber;
+use super::targets::{CellTarget, Targets};
+use super::{Counters, Table};
+use crate::saved::StreamId;
+use crate::streams::lock;
+use crate::{Series, UnixNanos};
+
+/// The cells of the series that a table has taken over, by the references to the old ones.
+pub(super) type TakenCells = HashMap<u64, CellRef>;
+
+impl Table {
+    /// Whether another table can take over its state: not if a log saves it.
+    pub fn can_be_succeeded(&self) -> bool {
+        self.identify.is_none()
+    }
+
+    /// Takes over the state of `old`, as far as equal rules make its series in both. This table must be empty and have no
+    /// way to identify streams. The caller ensures that neither table takes anything in meanwhile. `old` keeps its state,
+    /// and names this table as its [`Self::successor`].
+    pub fn succeed(self: &Arc<Self>, old: &Self) -> Restored {
+        old.flush();
+        let (cells, outdated) = self.take_cells(old);
+        let streams = self.take_streams(old, &cells);
+        self.take_sources(old, &cells);
+        let folded = lock(&old.folded).clone();
+        *lock(&self.folded) = folded.bounded_by(self.limits.streams);
+        self.counters.continue_from(&old.counters);
+        self.has_predecessor.store(true, Relaxed);
+        self.changed();
+        *lock(&old.successor) = Some(self.clone());
+        Restored {
+            series: cells.len(),
+            streams,
+            outdated,
+        }
+    }
+
+    /// The table that has the state now, if another one took it over: the last of these.
+    pub fn successor(&self) -> Option<Arc<Self>> {
+        let mut last = lock(&self.successor).clone()?;
+        loop {
+            let next = lock(&last.successor).clone();
+            match next {
+                Some(next) => last = next,
+                None => return Some(last),
+            }
+        }
+    }
+
+    /// Takes data in again, although another table took over its state.
+    pub fn resume(&self) {
+        *lock(&self.successor) = None;
+    }
+
+    /// The cells of the series that move, and the number of other series.
+    fn take_cells(&self, old: &Self) -> (TakenCells, usize) {
+        let caps = Caps {
+            series: self.limits.series_with_overflow(),
+            per_metric: usize::MAX,
+            bytes: usize::MAX,
+        };
+        let (mut cells, mut outdated) = (TakenCells::new(), 0);
+        // Series of one metric share it.
+        let mut moves_by_metric: HashMap<usize, bool> = HashMap::new();
+        old.cells.each_at(|at, cell| {
+            let metric = Arc::as_ptr(&cell.series.metric).addr();
+            let moves = *moves_by_metric
+                .entry(metric)
+                .or_insert_with(|| self.has_equal_rules_for(old, &cell.series));
+            let series = moves.then(|| (*cell.series).clone());
+            let (state, seen) = (&cell.state, cell.seen);
+            let taken =
+                series.and_then(|series| self.cells.resolve(series, caps, |_| state.clone(), seen).ok());
+            match taken {
+                Some(new) => {
+                    cells.insert(at.to_bits(), new);
+                }
+                None => outdated += 1,
+            }
+        });
+        (cells, outdated)
+    }
+
+    /// Whether the rules that could make this series are equal in both tables.
+    fn has_equal_rules_for(&self, old: &Self, series: &Series) -> bool {
+        let mut mine = self
+            .rules
+            .iter()
+            .filter(|rule| rule.could_make(series))
+            .peekable();
+        let theirs = old.rules.iter().filter(|rule| rule.could_make(series));
+        mine.peek().is_some() && mine.eq(theirs)
+    }
+
+    /// Takes the streams that feed these cells. Returns their number.
+    fn take_streams(&self, old: &Self, cells: &TakenCells) -> usize {
+        let mut count = 0;
+        let mut take = |id: StreamId, stream: &InputStream, seen: UnixNanos| {
+            if let Some(copy) = stream.moved_to(cells) {
+                count += usize::from(self.restored.insert(id, (copy, seen), self.limits.streams));
+            }
+        };
+        old.streams
+            .each_identified(|stream, seen, identity| take(identity.stream_id(), stream, seen));
+        // Those that have not reported since an earlier succession.
+        old.restored.each(|id, (stream, seen)| take(id, stream, *seen));
+        count
+    }
+}
+
+impl InputStream {
+    /// A copy that feeds the new cells. `None`: it has no state there.
+    fn moved_to(&self, cells: &TakenCells) -> Option<Self> {
+        let mut targets = Targets::default();
+        for target in self.targets.iter() {
+            if let Some(cell) = cells.get(&target.cell.to_bits()).copied() {
+                targets.push(CellTarget { cell, ..*target });
+            }
+        }
+        // Its counts may be in any of the cells.
+        let remembers = self.phase == Phase::Left && self.tracker.holds_total();
+        (remembers || !targets.is_empty()).then(|| Self {
+            data: self.data,
+            tracker: self.tracker.clone(),
+            targets,
+            about: None,
+            // It has no source until it reports again.
+            source: SourceNumber::MAX,
+            phase: self.phase,
+        })
+    }
+}
+
+impl Counters {
+    /// Adds the counts of a replaced table, so that none falls.
+    fn continue_from(&self, old: &Self) {
+        let lists = [
+            (&self.overflowed[..], &old.overflowed[..]),
+            (&self.rejected[..], &old.rejected[..]),
+            (&self.colliding[..], &old.colliding[..]),
+        ];
+        let counts = lists
+            .into_iter()
+            .flat_map(|(mine, theirs)| mine.iter().zip(theirs));
+        let single = [
+            (&self.refused_quantiles, &old.refused_quantiles),
+            (&self.expired, &old.expired),
+        ];
+        for (mine, theirs) in counts.chain(single) {
+            mine.fetch_add(theirs.load(Relaxed), Relaxed);
+        }
+        self.adds_streams
+            .fetch_or(old.adds_streams.load(Relaxed), Relaxed);
+    }
+}

@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//! A table that takes over the state of another one shows what one table would.
+
+use super::*;
+use crate::table::Restored;
+
+fn replaced(old: &Table, rules: Vec<Rule>) -> (Arc<Table>, Restored) {
+    let new = Arc::new(table(rules));
+    let restored = new.succeed(old);
+    (new, restored)
+}
+
+fn rules(of_x: &[&str]) -> Vec<Rule> {
+    vec![
+        by("c", &["zone"]),
+        by("u", &[]),
+        Rule {
+            gauge: GaugePolicy::Sum,
+            ..by("g", &[])
+        },
+        by("x", of_x),
+    ]
+}
+
+fn report(table: &Table, pod: &str, time: u64, values: [i64; 4]) {
+    let data = [("c", COUNTER), ("u", UP_DOWN), ("g", Data::Gauge), ("x", COUNTER)];
+    for ((name, data), value) in data.into_iter().zip(values) {
+        let start = if data == Data::Gauge { 0 } else { NOW };
+        let series = series(name, data, &[("pod", pod)], &[("zone", "z")]);
+        let outcome = table.observe(&point(&series, start, time, value), time);
+        assert_eq!(outcome, Outcome::Absorbed, "{name}");
+    }
+}
+
+#[test]
+fn series_of_equal_rules_go_on_and_others_begin_at_0() {
+    let old = table(rules(&["zone"]));
+    report(&old, "a", NOW + 1, [10, 4, 7, 9]);
+    report(&old, "b", NOW + 1, [5, 3, 2, 1]);
+    let (new, restored) = replaced(&old, rules(&[]));
+    assert_eq!((restored.series, restored.streams, restored.outdated), (3, 6, 1));
+    let shown = || [int(&new, "c{zone=z}"), int(&new, "u{}"), int(&new, "g{}")];
+    assert_eq!(shown(), [15, 7, 9]);
+    assert_eq!(show(&new).len(), 3, "{:?}", show(&new));
+    let later = NOW + 200 * SECOND;
+    report(&new, "a", later, [12, 1, 1, 11]);
+    assert_eq!(shown(), [17, 4, 3]);
+    assert_eq!(int(&new, "x{}"), 11);
+    // The other pod is silent: its levels go, its counts stay.
+    new.expire(NOW + 400 * SECOND);
+    assert_eq!(shown(), [17, 1, 1]);
+    assert_eq!(int(&old, "c{zone=z}"), 15, "the old table is as it was");
+}
+
+#[test]
+fn a_stream_of_a_changed_and_an_equal_rule_counts_once_in_each() {
+    let of = |name: &str, keys: &[&str]| Rule {
+        output: Some(name.into()),
+        ..by("c", keys)
+    };
+    let pod = series("c", COUNTER, &[("pod", "a")], &[("zone", "z")]);
+    let old = table(vec![of("all", &[]), of("some", &[])]);
+    old.observe(&point(&pod, NOW, NOW + 1, 10), NOW + 1);
+    let (new, _) = replaced(&old, vec![of("some", &["zone"]), of("all", &[])]);
+    new.observe(&point(&pod, NOW, NOW + 2, 13), NOW + 2);
+    assert_eq!((int(&new, "all{}"), int(&new, "some{zone=z}")), (13, 3));
+}
+
+#[test]
+fn state_goes_through_several_successions_before_a_stream_reports() {
+    let old = table(rules(&["zone"]));
+    report(&old, "a", NOW + 1, [10, 4, 7, 9]);
+    let (second, _) = replaced(&old, rules(&[]));
+    let (third, restored) = replaced(&second, rules(&["zone"]));
+    assert_eq!((restored.series, restored.streams), (3, 3));
+    report(&third, "a", NOW + 2, [11, 5, 8, 10]);
+    assert_eq!(
+        [int(&third, "c{zone=z}"), int(&third, "u{}"), int(&third, "g{}")],
+        [11, 5, 8]
+    );
+    let last = old.successor().expect("there are two");
+    assert!(Arc::ptr_eq(&last, &third));
+    old.resume();
+    assert!(old.successor().is_none());
+}
+
+#[test]
+fn sources_of_events_keep_what_they_have_added() {
+    let load = Rule {
+        gauge: GaugePolicy::Sum,
+        ..by("load", &["node"])
+    };
+    let old = table(vec![by("open", &["node"]), load.clone()]);
+    let schema = Arc::new(Schema {
+        kinds: vec![
+            kind("open", Instrument::UpDownCounter),
+            kind("load", Instrument::Gauge),
+        ],
+    });
+    let [a, b] = ["a", "b"].map(|agent| source(&[("agent", agent), ("node", "n")], HOUR));
+    old.absorb(&events(&a, &schema, &[(0, 5), (1, 30)]));
+    old.absorb(&events(&b, &schema, &[(0, 4), (1, 7)]));
+    let (new, _) = replaced(&old, vec![by("other", &[]), load, by("open", &["node"])]);
+    let shown = || [int(&new, "open{node=n}"), int(&new, "load{node=n}")];
+    assert_eq!(shown(), [9, 37]);
+    new.absorb(&events(&a, &schema, &[(0, 2), (1, 10)]));
+    assert_eq!(shown(), [11, 17]);
+    new.let_go(a.id);
+    assert_eq!(shown(), [4, 7]);
+}
