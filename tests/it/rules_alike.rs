@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-//! Rules in the patterns of public mixins: `promtool test rules` and `tidegate test` find the same recordings and alerts.
+//! Rules in the patterns of public mixins: `promtool` and `tidegate test` find the same recordings and alerts.
 
 use std::collections::BTreeSet;
 use std::fs;
