@@ -56,6 +56,7 @@ mod reload;
 mod remote_write;
 mod round_trip;
 mod rules;
+mod rules_alike;
 mod scrape;
 mod scraped;
 mod scraped_pages;

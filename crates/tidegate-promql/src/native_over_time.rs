@@ -55,9 +55,9 @@ pub(super) fn over_time(
     }
     let samples = || histograms.iter().map(|sample| &*sample.value);
     let made = match name {
-        "rate" => extrapolated(histograms, range, true).map(|rise| rise.over(range.seconds())),
-        "increase" => extrapolated(histograms, range, true),
-        "delta" => extrapolated(histograms, range, false),
+        "rate" => extrapolated(histograms, range, true, range.seconds()),
+        "increase" => extrapolated(histograms, range, true, 1.0),
+        "delta" => extrapolated(histograms, range, false, 1.0),
         "sum_over_time" => Total::of(samples()).map(Total::whole),
         _ => Total::of(samples()).map(|total| total.mean(samples())),
     };
@@ -116,6 +116,7 @@ fn extrapolated(
     histograms: &[HistogramSample],
     range: &Range<'_>,
     is_counter: bool,
+    seconds: f64,
 ) -> Option<FloatHistogram> {
     let [first, .., last] = histograms else {
         return None;
@@ -135,7 +136,7 @@ fn extrapolated(
     // A counter was not below zero before its first sample.
     let since_zero =
         (is_counter && rise.count > 0.0 && first.value.count >= 0.0).then(|| first.value.count / rise.count);
-    Some(rise.times(span.stretch(range, since_zero)))
+    Some(rise.times(span.stretch(range, since_zero) / seconds))
 }
 
 /// The result of the last two samples.

@@ -21,11 +21,11 @@ pub(super) type OverTime = fn(&Range<'_>, [f64; 2]) -> Option<f64>;
 const FUNCTIONS: &[(&str, OverTime, bool)] = &[
     (
         "rate",
-        |range, _| extrapolated(range, true).map(|sum| sum / range.seconds()),
+        |range, _| extrapolated(range, true, range.seconds()),
         false,
     ),
-    ("increase", |range, _| extrapolated(range, true), false),
-    ("delta", |range, _| extrapolated(range, false), false),
+    ("increase", |range, _| extrapolated(range, true, 1.0), false),
+    ("delta", |range, _| extrapolated(range, false, 1.0), false),
     ("irate", |range, _| instantly(range, true), false),
     ("idelta", |range, _| instantly(range, false), false),
     (
@@ -181,8 +181,8 @@ impl SampleTimes {
     }
 }
 
-/// The increase of the samples, extrapolated to each end of the range that they come near.
-fn extrapolated(range: &Range<'_>, is_counter: bool) -> Option<f64> {
+/// The increase of the samples, extrapolated to each end of the range that they come near, divided by `seconds`.
+fn extrapolated(range: &Range<'_>, is_counter: bool, seconds: f64) -> Option<f64> {
     let [first, .., last] = range.samples else {
         return None;
     };
@@ -199,7 +199,8 @@ fn extrapolated(range: &Range<'_>, is_counter: bool) -> Option<f64> {
     };
     // A counter was not below zero before its first sample.
     let since_zero = (is_counter && rise > 0.0 && first.value >= 0.0).then(|| first.value / rise);
-    Some(rise * span.stretch(range, since_zero))
+    // The factor takes the division, as in Prometheus: so results are equal to the last bit.
+    Some(rise * (span.stretch(range, since_zero) / seconds))
 }
 
 /// The result of the last two samples.

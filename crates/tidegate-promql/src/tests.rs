@@ -302,6 +302,16 @@ fn what_is_to_be_said_of_an_answer_comes_with_it() {
 }
 
 #[test]
+fn a_rate_is_that_of_prometheus_to_the_last_bit() {
+    let store = store(&[("hits", "100 100 100 100 100 100 100 100 100 135")]);
+    let query = Query::parse("rate(hits[1m])").unwrap();
+    let Ok(Instant::Vector(vector)) = query.instant(&store, 100 * SECOND) else {
+        panic!("a rate is a vector");
+    };
+    assert_eq!(vector[0].1.float(), Some(0.700_000_000_000_000_1));
+}
+
+#[test]
 fn a_range_is_a_value_a_step_and_bounded() {
     let store = web();
     let query = Query::parse("sum(rate(hits{zone=\"x\"}[20s]))").unwrap();

@@ -43,7 +43,7 @@ pub(crate) use gateway::Gateway;
 pub(crate) use go_sink::GoSink;
 pub(crate) use http_peer::HttpPeer;
 pub(crate) use otlp_sink::{OtlpSink, Trouble};
-pub(crate) use prometheus::{Prometheus, Release, promtool_check, promtool_reads};
+pub(crate) use prometheus::{Prometheus, Release, promtool_check, promtool_reads, promtool_test_rules};
 pub(crate) use query_api::QueryApi;
 pub(crate) use script::Script;
 pub(crate) use target::{Answer, Target};

@@ -180,6 +180,13 @@ pub(crate) fn promtool_reads(release: Release, body: &str) -> Result<(), String>
     }
 }
 
+/// `promtool test rules` of the newest release. The caller adds the files.
+pub(crate) fn promtool_test_rules() -> Command {
+    let mut promtool = Command::new(Release::Newest.program("promtool"));
+    promtool.args(["test", "rules"]);
+    promtool
+}
+
 /// The exit status of `promtool check metrics` and what it said.
 fn promtool(release: Release, body: &str) -> (Option<i32>, String) {
     let mut promtool = Command::new(release.program("promtool"))

@@ -296,17 +296,52 @@ fn replace(regex: &TemplateValue, with: &TemplateValue, text: &TemplateValue) ->
     Ok((&*replaced).into())
 }
 
-/// The first letter of each word as a capital.
+/// The first letter of each word as a capital, with the words of Go's `cases.Title`: a dot or an apostrophe between two
+/// letters divides no word.
 fn title(text: &str) -> String {
     let mut title = String::with_capacity(text.len());
-    let mut is_start = true;
+    let (mut is_in_word, mut was_joint) = (false, false);
     for c in text.chars() {
-        if is_start {
-            title.extend(c.to_uppercase());
-        } else {
+        let is_joint = is_joint(c);
+        is_in_word &= !(was_joint && is_joint);
+        was_joint = is_joint;
+        if !(c.is_lowercase() || c.is_uppercase()) {
             title.push(c);
+            is_in_word &= !divides(c);
+        } else if is_in_word {
+            title.push(c);
+        } else {
+            push_capital(c, &mut title);
+            is_in_word = true;
         }
-        is_start = !(c.is_alphanumeric() || matches!(c, '_' | '\''));
     }
     title
+}
+
+/// Whether a word may go on after this mark (Unicode's `MidLetter`, `MidNumLet` and `Single_Quote`).
+fn is_joint(c: char) -> bool {
+    matches!(
+        c,
+        '.' | ':' | '\'' | '\u{b7}' | '\u{387}' | '\u{2018}' | '\u{2019}' | '\u{2024}' | '\u{2027}'
+    )
+}
+
+/// Whether a word ends here, if the character is no letter of two cases.
+fn divides(c: char) -> bool {
+    let is_ideograph = matches!(c, '\u{3040}'..='\u{9fff}' | '\u{20000}'..='\u{3ffff}');
+    let is_extension = matches!(c, '_' | '\u{ad}' | '\u{300}'..='\u{36f}' | '\u{200d}');
+    is_ideograph || !(c.is_alphanumeric() || is_extension || is_joint(c))
+}
+
+/// Adds the capital of a letter: of `ß` it is `Ss`.
+fn push_capital(c: char, text: &mut String) {
+    let mut capitals = c.to_uppercase();
+    if let Some(first) = capitals.next() {
+        text.push(first);
+        if first.is_uppercase() {
+            text.extend(capitals.flat_map(char::to_lowercase));
+        } else {
+            text.extend(capitals);
+        }
+    }
 }

@@ -85,6 +85,14 @@ fn templates_of_rules_have_their_texts() {
             "Some Words ab",
         ),
         (
+            "{{ title \"kubelet.service it's 'quoted' a..b a-b _x 3d x. y\" }}",
+            "Kubelet.service It's 'Quoted' A..B A-B _X 3D X. Y",
+        ),
+        (
+            "{{ title \"node_load1 a:b ßa AB 日本a e\u{301}.b\" }}",
+            "Node_load1 A:b Ssa AB 日本A E\u{301}.b",
+        ),
+        (
             "{{ humanizeDuration 3661 }} {{ 0.5 | humanizePercentage }}",
             "1h 1m 1s 50%",
         ),
