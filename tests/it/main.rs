@@ -60,6 +60,7 @@ mod scrape;
 mod scraped;
 mod scraped_pages;
 mod sdk;
+mod signals;
 mod smoke;
 mod socket_path;
 mod spelling;
