@@ -9,6 +9,7 @@
 
 mod accepted;
 mod account;
+mod alert_delivery;
 mod api;
 mod auth;
 mod autoscaling;
