@@ -290,12 +290,13 @@ pub(super) fn labels(object: &Value) -> String {
     }
 }
 
-/// A number in a few digits; `-` where there is none.
+/// A number in a few digits, but a whole number in all of its digits up to 15; `-` where there is none.
 pub(super) fn number(value: &Value) -> String {
     let Some(number) = value.as_f64() else {
         return "-".to_owned();
     };
     match number.abs() {
+        size if (1e9..1e15).contains(&size) && size.fract() == 0.0 => format!("{number}"),
         size if size != 0.0 && !(1e-3..1e9).contains(&size) => format!("{number:.3e}"),
         size => {
             // Digits that matter: three behind the point, and more where the number is small.
@@ -450,6 +451,9 @@ mod tests {
             json!(0.0),
             json!(12.5),
             json!(1e12),
+            json!(19_460_000_001_u64),
+            json!(1e15),
+            json!(1_975_038_045.8),
             json!(0.00001),
             json!(null),
             json!(-3),
@@ -461,7 +465,19 @@ mod tests {
         assert_eq!(
             all.map(|value| number(&value)),
             [
-                "0", "12.5", "1.000e12", "1.000e-5", "-", "-3", "0.02173", "0.001235", "0.8123", "1234.568"
+                "0",
+                "12.5",
+                "1000000000000",
+                "19460000001",
+                "1.000e15",
+                "1.975e9",
+                "1.000e-5",
+                "-",
+                "-3",
+                "0.02173",
+                "0.001235",
+                "0.8123",
+                "1234.568"
             ]
         );
         assert_eq!(

