@@ -8,6 +8,7 @@ use std::sync::LazyLock;
 use foldhash::quality::{FoldHasher, RandomState};
 
 use crate::Series;
+#[cfg(feature = "tables")]
 use crate::saved::StreamId;
 
 /// Two independently keyed hashes, the second cut in half. With random keys per process and 96 bits, a million series
@@ -39,6 +40,7 @@ impl Key {
     }
 
     /// The key as the id of a stream in this process. Ids of saved streams have other bytes.
+    #[cfg(feature = "tables")]
     pub(crate) fn stream_id(self) -> StreamId {
         let mut id = StreamId::default();
         for (bytes, part) in id.chunks_exact_mut(4).zip(self.0) {
