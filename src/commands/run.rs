@@ -135,8 +135,9 @@ pub async fn serve(
     shared.overview.set(overview);
     let telemetry = telemetry.start(&loaded.plan.telemetry, metrics, &shared).await?;
     loaded.log_warnings();
-    let mut running = Running::start(graph, shared.clone(), drain).await?;
+    // It takes a moment, and requests for a reload come from the start on.
     let listening = loaded.listening();
+    let mut running = Running::start(graph, shared.clone(), drain).await?;
     let mut reloader = Reloader {
         args: source,
         listening,
