@@ -365,7 +365,7 @@ fn a_reload_keeps_alerts_of_equal_rules_and_takes_new_rules() {
     let before = scene.wait_for_alert("x", "pending");
     let unchanged = scene.reload(&gateway);
     assert_eq!(unchanged["success"], true, "{unchanged}");
-    assert_eq!(unchanged["changed"], json!([]), "nothing is built anew");
+    assert_eq!(unchanged["changed"], json!([]), "nothing is built again");
     scene.write(&(rules("1h") + "  - record: zones\n    expr: count(depth)\n"));
     let result = scene.reload(&gateway);
     assert_eq!(result["success"], true, "{result}");

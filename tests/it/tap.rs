@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-//! `tidegate tap` shows what passes a component, and neither slows nor loses it.
+//! `tidegate tap` shows the data of a component, and neither slows nor loses it.
 
 use std::collections::BTreeSet;
 use std::fs;

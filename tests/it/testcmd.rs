@@ -95,7 +95,7 @@ fn restarts_dead_sources_resets_and_late_points_are_as_in_a_gateway() {
       - {at: 2s, query: sum(hits_total), value: 6}
       - {at: 2s, composite: recent, value: 6, state: fresh}
       - {at: 7s, page: prometheus, lines: [hits_total 7]}
-  - name: a second restart keeps points, and a composite begins anew
+  - name: a second restart keeps points, and a composite begins again
     input:
       - {at: 1s, to: uds, source: a, events: [{name: hits, value: 2}]}
       - {at: 1s, to: otlp, points: [{name: jobs, type: counter, value: 3}]}

@@ -49,6 +49,7 @@ pub use need::{Need, Steps};
 pub use notes::Notes;
 pub use patience::Patience;
 pub use sample::{HistogramSample, QuerySeries, Sample, SampleValue};
+pub use syntax::durations::{parse as parse_duration, show as show_duration};
 pub use work::Work;
 
 /// Milliseconds since the Unix epoch, as Prometheus counts time.

@@ -149,7 +149,7 @@ impl AlertingRule {
             .filter(|alert| alert.state != AlertState::Inactive);
         let count = active.clone().count();
         if evaluation.limit > 0 && count > evaluation.limit {
-            // As in Prometheus: what is over the limit is no alert at all.
+            // As in Prometheus: an alert over the limit does not exist.
             self.active.clear();
             let limit = evaluation.limit;
             return Err(format!("exceeded limit of {limit} with {count} alerts"));

@@ -12,7 +12,6 @@
 mod alert;
 mod alerting;
 mod backend;
-mod durations;
 mod file;
 mod group;
 mod options;
@@ -26,7 +25,6 @@ pub mod unit_test;
 
 pub use alert::{ActiveAlert, AlertState, RESOLVED_RETENTION};
 pub use backend::{QueryAnswer, RuleBackend, RuleSample};
-pub use durations::{parse_duration, show_duration};
 pub use file::{AlertTerms, MIN_INTERVAL, RuleDefinition, RuleFile, RuleGroup, RuleKind, parse_rules};
 pub use group::{GroupState, GroupSummary, RuleHealth};
 pub use options::{RuleOptions, StaleInputs};

@@ -45,7 +45,7 @@ pub(crate) fn record(evaluation: &Evaluation<'_>, answer: QueryAnswer) -> Result
     Ok(samples)
 }
 
-/// A value that is no stale marker: only the end of a series is marked.
+/// A value that is not a stale marker: only the end of a series is marked.
 fn plain(value: SampleValue) -> SampleValue {
     match value {
         SampleValue::Float(number) if number.is_nan() => SampleValue::Float(f64::NAN),

@@ -6,7 +6,7 @@
 //! (`composites`). The other paths below `/api/v1` are those of Prometheus, so that its clients can read the
 //! gateway (`api`). `/` is a page for people, which shows all of it (`page`). Queries see every table live, and the recent
 //! past of its series (`view`). The same port serves gRPC (`grpc`): the composites for programs, and KEDA's contract with
-//! external scalers. `GET /api/v1/tap` copies what passes a component (`tap`).
+//! external scalers. `GET /api/v1/tap` copies the data of a component (`tap`).
 
 mod api;
 mod composites;

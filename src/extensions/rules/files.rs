@@ -8,8 +8,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use tidegate_engine::Key;
-use tidegate_promql::{HistoryLimits, Millis};
-use tidegate_rules::{ReachError, RuleGroup, parse_rules, reach, show_duration};
+use tidegate_promql::{HistoryLimits, Millis, show_duration};
+use tidegate_rules::{ReachError, RuleGroup, parse_rules, reach};
 
 use crate::component::files;
 use crate::config::Problems;

@@ -124,7 +124,7 @@ impl CardinalityLimit {
 }
 
 impl Drop for CardinalityLimit {
-    /// A reload builds the processor again, and its successor counts anew.
+    /// A reload builds the processor again, and its successor counts from 0.
     fn drop(&mut self) {
         let seen = self.seen.get_mut().len() as f64;
         self.shown.decrement(seen + f64::from(self.first));

@@ -24,7 +24,7 @@ pub struct Edge {
     /// Whether the target edits, so that its output may differ from the contents of a table.
     edits: bool,
     clock: Clock,
-    /// Copies what passes, for people who debug.
+    /// Copies batches of this edge, for people who debug.
     tap: Option<Arc<TapPoint>>,
 }
 

@@ -158,7 +158,7 @@ pub trait Extension: Lifecycle {
         Ok(())
     }
 
-    /// Whether files that its options name have changed since it was built. A reload then builds it anew, although its
+    /// Whether files that its options name have changed since it was built. A reload then builds it again, although its
     /// options are equal.
     fn is_outdated(&self) -> bool {
         false

@@ -55,7 +55,7 @@ pub struct Shared {
     pub own_metrics: Latest<OwnMetrics>,
     /// The generation of the graph that pushes begin in.
     pub wiring: Arc<Wiring>,
-    /// Copies of what passes the edges of the graph.
+    /// Copies of batches on the edges of the graph.
     pub taps: Arc<Taps>,
     /// Requests for a reload, and their results.
     pub reloads: Reloads,

@@ -19,8 +19,11 @@ const UNITS: [(&str, Millis); 7] = [
 /// The longest time that Go's durations hold, in milliseconds.
 const MOST: Millis = i64::MAX / 1_000_000;
 
-/// Units fall from left to right, each at most once.
-pub(super) fn parse(text: &str) -> Result<Millis, String> {
+/// Reads a duration in milliseconds: `1h30m`, `100ms`. Units fall from left to right, each at most once.
+///
+/// # Errors
+/// The text is not a duration, or is too long a one.
+pub fn parse(text: &str) -> Result<Millis, String> {
     let no = || format!("not a valid duration string: {}", quoted(text));
     let too_long = || "duration out of range".to_owned();
     match text {
@@ -87,8 +90,8 @@ pub(super) fn number(text: &str) -> Result<f64, String> {
     }
 }
 
-/// A duration as the language writes it.
-pub(super) fn show(duration: Millis) -> String {
+/// Writes a duration of milliseconds as Prometheus does.
+pub fn show(duration: Millis) -> String {
     if duration == 0 {
         return "0s".to_owned();
     }
@@ -103,4 +106,43 @@ pub(super) fn show(duration: Millis) -> String {
         }
     }
     made
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn durations_are_read_and_written_as_in_prometheus() {
+        let table = [
+            ("100ms", 100, "100ms"),
+            ("1h30m", 5_400_000, "1h30m"),
+            ("90s", 90_000, "1m30s"),
+            ("7d", 604_800_000, "1w"),
+            ("8d", 691_200_000, "8d"),
+            ("0", 0, "0s"),
+        ];
+        for (text, duration, shown) in table {
+            assert_eq!(parse(text), Ok(duration), "{text}");
+            assert_eq!(show(duration), shown);
+        }
+    }
+
+    #[test]
+    fn a_text_that_is_not_a_duration_is_an_error() {
+        for text in [
+            "",
+            "5",
+            "s",
+            "1.5s",
+            "1m1h",
+            "1s1s",
+            "-1s",
+            "1 s",
+            "999999999y",
+            "1x",
+        ] {
+            assert!(parse(text).is_err(), "{text}");
+        }
+    }
 }

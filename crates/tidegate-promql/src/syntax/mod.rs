@@ -3,7 +3,7 @@
 //! The language: it converts text to a checked expression. Words and positions of errors are those of Prometheus.
 
 pub(super) mod ast;
-mod durations;
+pub(super) mod durations;
 mod functions;
 mod lexer;
 mod parser;

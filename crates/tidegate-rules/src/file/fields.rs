@@ -5,9 +5,7 @@
 use std::collections::BTreeMap;
 
 use tidegate_config::{Entry, Node, NodeValue, Problems, ScalarKind, nearest};
-use tidegate_promql::{Millis, NAME};
-
-use crate::durations::parse_duration;
+use tidegate_promql::{Millis, NAME, parse_duration};
 
 /// Reads fields, and reports those that are wrong.
 pub(crate) struct FieldReader<'p> {
@@ -15,7 +13,7 @@ pub(crate) struct FieldReader<'p> {
 }
 
 impl FieldReader<'_> {
-    /// Reports a value that is no map, and the keys that are not known.
+    /// Reports a value that is not a map, and the keys that are not known.
     pub(crate) fn known(&mut self, node: &Node, kind: &str, known: &[&str]) {
         if node.is_null() {
             return;

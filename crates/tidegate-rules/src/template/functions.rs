@@ -7,10 +7,10 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use regex::{Regex, RegexBuilder};
+use tidegate_promql::parse_duration;
 
 use super::value::{TemplateSample, TemplateValue};
 use super::{MAX_OUTPUT, hosts, numbers, printf, too_long};
-use crate::durations::parse_duration;
 
 /// All functions.
 const KNOWN: &[&str] = &[
@@ -326,7 +326,7 @@ fn is_joint(c: char) -> bool {
     )
 }
 
-/// Whether a word ends here, if the character is no letter of two cases.
+/// Whether a word ends here, if the character is not a letter of two cases.
 fn divides(c: char) -> bool {
     let is_ideograph = matches!(c, '\u{3040}'..='\u{9fff}' | '\u{20000}'..='\u{3ffff}');
     let is_extension = matches!(c, '_' | '\u{ad}' | '\u{300}'..='\u{36f}' | '\u{200d}');

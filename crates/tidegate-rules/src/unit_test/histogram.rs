@@ -59,7 +59,9 @@ fn schema(text: &str) -> Result<i32, String> {
 }
 
 fn whole(text: &str) -> Result<i64, String> {
-    let number = text.parse::<i32>().map_err(|_| format!("{text:?} is no offset"));
+    let number = text
+        .parse::<i32>()
+        .map_err(|_| format!("{text:?} is not an offset"));
     number.map(i64::from)
 }
 

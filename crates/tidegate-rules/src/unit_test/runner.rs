@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use tidegate_promql::{Labels, Millis, Query, SampleValue};
+use tidegate_promql::{Labels, Millis, Query, SampleValue, show_duration};
 
 use super::file::{AlertTest, ExpectedSample, ExprTest, TestFile, UnitTest};
 use super::outcome::{self, FiringAlert};
@@ -12,7 +12,6 @@ use super::store::TestStore;
 use crate::alert::AlertState;
 use crate::alerting::ALERT_NAME;
 use crate::backend::RuleBackend;
-use crate::durations::show_duration;
 use crate::file::RuleGroup;
 use crate::group::GroupState;
 use crate::options::RuleOptions;

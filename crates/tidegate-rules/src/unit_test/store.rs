@@ -66,6 +66,13 @@ impl TestStore {
     }
 }
 
+/// The samples that a selection reaches: from later than its start to its end.
+fn between<'a, S>(samples: &'a [S], selection: &Selection, time: impl Fn(&S) -> Millis) -> &'a [S] {
+    let from = samples.partition_point(|sample| time(sample) <= selection.from);
+    let to = samples.partition_point(|sample| time(sample) <= selection.to);
+    samples.get(from..to).unwrap_or_default()
+}
+
 impl Samples for TestStore {
     fn select(&self, selection: &Selection) -> Result<Vec<QuerySeries>, QueryError> {
         let need = selection.need;
@@ -75,21 +82,9 @@ impl Samples for TestStore {
             .filter(|series| selection.accepts(&series.labels));
         let cut = |series: &QuerySeries| {
             let mut cut = QuerySeries::of_floats(series.labels.clone(), Vec::new());
-            let from = series
-                .samples
-                .partition_point(|sample| sample.time <= selection.from);
-            let to = series
-                .samples
-                .partition_point(|sample| sample.time <= selection.to);
-            let floats = series.samples.get(from..to).unwrap_or_default();
+            let floats = between(&series.samples, selection, |sample| sample.time);
             need.keep(floats.iter().copied(), &mut cut.samples, |sample| sample.time);
-            let from = series
-                .histograms
-                .partition_point(|sample| sample.time <= selection.from);
-            let to = series
-                .histograms
-                .partition_point(|sample| sample.time <= selection.to);
-            let histograms = series.histograms.get(from..to).unwrap_or_default();
+            let histograms = between(&series.histograms, selection, |sample| sample.time);
             need.keep(histograms.iter().cloned(), &mut cut.histograms, |sample| {
                 sample.time
             });

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tap: a copy of what passes a component.
+// Tap: a copy of the data that enters or leaves a component.
 
 import { events } from "./api.js";
 import { element, note, setText } from "./dom.js";
