@@ -36,14 +36,6 @@ impl Reloader {
         self.plan.drain_timeout
     }
 
-    /// Accepts requests, if the configuration can be read again.
-    pub(super) fn begin(&self) {
-        if self.args.is_some() {
-            self.shared.reloads.support();
-        }
-        record(true, SystemTime::now());
-    }
-
     /// Reads the configuration again and applies the difference. Answers all that asked for it.
     pub(super) async fn reload(&mut self, cause: &'static str, running: &mut Running, telemetry: &Telemetry) {
         let mut answers = self.shared.reloads.take();
@@ -156,8 +148,8 @@ fn lines(changes: &Changes) -> Vec<String> {
     lines.collect()
 }
 
-/// Records the result of the last reload in the gateway's own metrics.
-fn record(succeeded: bool, at: SystemTime) {
+/// Records the result of the start or of the last reload in the gateway's own metrics.
+pub(super) fn record(succeeded: bool, at: SystemTime) {
     metrics::gauge!("tidegate_config_reload_success").set(if succeeded { 1.0 } else { 0.0 });
     if succeeded {
         let since = at.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
@@ -196,7 +188,7 @@ pub(super) async fn watch(files: Vec<PathBuf>, shared: Arc<Shared>) {
             continue;
         }
         match shared.reloads.ask("--watch-config").await {
-            // The gateway starts, and read the files before the change.
+            // The next look asks again.
             Err(NotReloaded::Unsupported | NotReloaded::Busy) => {}
             Err(NotReloaded::Stopping) => return,
             Ok(_) => known = now,

@@ -113,6 +113,10 @@ pub async fn serve(
     until: impl AsyncFnOnce(&mut Signals),
 ) -> Result<(), Failure> {
     descriptors::raise();
+    if source.is_some() {
+        // Before anything listens: requests that come during the start wait for its end.
+        shared.reloads.support();
+    }
     // Before anything starts: a signal that comes between would end the process without a drain, or be lost.
     let mut signals = Signals::listen(shared.clone())?;
     let drain = loaded.plan.drain_timeout;
@@ -135,7 +139,6 @@ pub async fn serve(
     shared.overview.set(overview);
     let telemetry = telemetry.start(&loaded.plan.telemetry, metrics, &shared).await?;
     loaded.log_warnings();
-    // It takes a moment, and requests for a reload come from the start on.
     let listening = loaded.listening();
     let mut running = Running::start(graph, shared.clone(), drain).await?;
     let mut reloader = Reloader {
@@ -144,7 +147,7 @@ pub async fn serve(
         plan: loaded.plan,
         shared: shared.clone(),
     };
-    reloader.begin();
+    reload::record(true, SystemTime::now());
     match shared.health.unready() {
         None => tracing::info!(
             version = VERSION,
@@ -157,7 +160,6 @@ pub async fn serve(
         ),
     }
     let asked = run_until(until(&mut signals), &mut reloader, &mut running, &telemetry).await;
-    shared.reloads.close();
     tracing::info!("stopping: receivers first, then draining");
     // A reload that was under way has taken a part of the time.
     let drain = reloader.drain().saturating_sub(asked.elapsed()).max(LAST_DRAIN);

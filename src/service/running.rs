@@ -74,6 +74,8 @@ impl Running {
     /// Stops receivers first and exporters last. Each hands on its held data; `drain` limits the whole stop.
     pub async fn stop(self, drain: Duration) {
         self.shared.health.enter(Phase::Stopping);
+        // A listener that stops waits for its answers.
+        self.shared.reloads.close();
         stop_all(&self.members, &self.shared, Instant::now() + drain).await;
         self.watching.abort();
     }

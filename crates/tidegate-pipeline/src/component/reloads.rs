@@ -4,7 +4,6 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::SystemTime;
 
 use parking_lot::Mutex;
@@ -49,19 +48,34 @@ struct Waiter {
     answer: oneshot::Sender<ReloadResult>,
 }
 
+/// The requests that no reload has taken.
+struct Requests {
+    waiting: Vec<Waiter>,
+    /// Why no request is accepted; `None`: they are.
+    refused: Option<NotReloaded>,
+}
+
+impl Default for Requests {
+    fn default() -> Self {
+        Self {
+            waiting: Vec::new(),
+            refused: Some(NotReloaded::Unsupported),
+        }
+    }
+}
+
 /// Requests and results of reloads.
 #[derive(Default)]
 pub struct Reloads {
-    is_supported: AtomicBool,
-    waiting: Mutex<Vec<Waiter>>,
+    requests: Mutex<Requests>,
     wake: Notify,
     past: Mutex<VecDeque<Arc<ReloadResult>>>,
 }
 
 impl Reloads {
-    /// Accepts requests from now on.
+    /// Accepts requests from now on. Those that come during the start wait for its end.
     pub fn support(&self) {
-        self.is_supported.store(true, Relaxed);
+        self.requests.lock().refused = None;
     }
 
     /// Asks for a reload, and waits for its result. Requests that come during a reload share the next one.
@@ -69,16 +83,16 @@ impl Reloads {
     /// # Errors
     /// The gateway can't reload, too many requests wait, or it stops first.
     pub async fn ask(&self, cause: &'static str) -> Result<ReloadResult, NotReloaded> {
-        if !self.is_supported.load(Relaxed) {
-            return Err(NotReloaded::Unsupported);
-        }
         let (answer, result) = oneshot::channel();
         {
-            let mut waiting = self.waiting.lock();
-            if waiting.len() >= WAITING {
+            let mut requests = self.requests.lock();
+            if let Some(why) = requests.refused {
+                return Err(why);
+            }
+            if requests.waiting.len() >= WAITING {
                 return Err(NotReloaded::Busy);
             }
-            waiting.push(Waiter { cause, answer });
+            requests.waiting.push(Waiter { cause, answer });
         }
         self.wake.notify_one();
         result.await.map_err(|_| NotReloaded::Stopping)
@@ -86,14 +100,16 @@ impl Reloads {
 
     /// Accepts no more requests, and answers those that wait that the gateway stops.
     pub fn close(&self) {
-        self.is_supported.store(false, Relaxed);
-        self.waiting.lock().clear();
+        *self.requests.lock() = Requests {
+            waiting: Vec::new(),
+            refused: Some(NotReloaded::Stopping),
+        };
     }
 
     /// Waits for requests. Returns the cause of the first one.
     pub async fn asked(&self) -> &'static str {
         loop {
-            if let Some(first) = self.waiting.lock().first() {
+            if let Some(first) = self.requests.lock().waiting.first() {
                 return first.cause;
             }
             self.wake.notified().await;
@@ -102,7 +118,7 @@ impl Reloads {
 
     /// Takes the requests that wait now; [`Answers::give`] answers them.
     pub fn take(&self) -> Answers {
-        Answers(std::mem::take(&mut *self.waiting.lock()))
+        Answers(std::mem::take(&mut self.requests.lock().waiting))
     }
 
     /// Adds a result to the history.
@@ -169,6 +185,31 @@ mod tests {
         reloads.asked().await;
         drop(reloads.take());
         assert_eq!(left.await.unwrap(), Err(NotReloaded::Stopping));
+    }
+
+    #[tokio::test]
+    async fn requests_during_the_start_wait_and_those_at_the_stop_are_told() {
+        let reloads = Arc::new(Reloads::default());
+        reloads.support();
+        let ask = || {
+            let reloads = reloads.clone();
+            tokio::spawn(async move { reloads.ask("POST /-/reload").await })
+        };
+        let [first, second] = [ask(), ask()];
+        // Nothing takes requests before the start has ended.
+        while reloads.requests.lock().waiting.len() < 2 {
+            tokio::task::yield_now().await;
+        }
+        assert!(!first.is_finished() && !second.is_finished());
+        assert_eq!(reloads.asked().await, "POST /-/reload");
+        reloads.take().give(&result(None));
+        assert_eq!(first.await.unwrap(), Ok(result(None)));
+        assert_eq!(second.await.unwrap(), Ok(result(None)));
+        let late = ask();
+        reloads.asked().await;
+        reloads.close();
+        assert_eq!(late.await.unwrap(), Err(NotReloaded::Stopping));
+        assert_eq!(reloads.ask("SIGHUP").await, Err(NotReloaded::Stopping));
     }
 
     #[test]
