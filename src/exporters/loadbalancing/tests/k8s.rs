@@ -118,15 +118,20 @@ struct Scene {
 }
 
 impl Scene {
-    /// A service with one ready address, at which a sink listens.
+    /// A service with one ready address, at which a sink listens. The start of the exporter waits for it.
     async fn start(sink: &Sink) -> Self {
+        Self::with_timeout(sink, "30s").await
+    }
+
+    /// The same with the longest time for which the start waits.
+    async fn with_timeout(sink: &Sink, timeout: &str) -> Self {
         let api = FakeApiServer::start().await;
         api.apply_quietly("endpointslices", &slice("a", "IPv4", &[ready("127.0.0.1")]));
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("config");
         std::fs::write(&path, api.kubeconfig()).unwrap();
         let options = format!(
-            "resolver: {{k8s: {{service: gateways.x, ports: [{}], kubeconfig_file: '{}', timeout: 100ms}}}}, \
+            "resolver: {{k8s: {{service: gateways.x, ports: [{}], kubeconfig_file: '{}', timeout: {timeout}}}}}, \
              protocol: {{otlp: {{tls: {{insecure: true}}}}}}",
             sink.port(),
             path.display()
@@ -194,7 +199,7 @@ async fn a_lost_server_keeps_the_endpoints_and_is_shown() {
 #[tokio::test]
 async fn endpoints_that_come_late_are_used_without_a_restart() {
     let sink = Sink::start(|_, _| grpc_ok()).await;
-    let mut scene = Scene::start(&sink).await;
+    let mut scene = Scene::with_timeout(&sink, "100ms").await;
     scene.api.stop();
     scene.bench.exporter.start().await.unwrap();
     let refused = scene.bench.exporter.push(batch()).unwrap_err();
