@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//! Ways to ask for a reload, and what they answer.
+
+use super::*;
+
+#[test]
+fn a_post_reloads_for_clients_that_authenticate() {
+    let (ports, sink) = (ports(), OtlpSink::start());
+    let plain = config(ports, &sink.endpoint(), BASE);
+    let guarded = plain
+        .replace(
+            "extensions: {admin: {",
+            "extensions: {bearertokenauth: {token: secret}, admin: {auth: {authenticator: bearertokenauth}, ",
+        )
+        .replace("[health_check, admin]", "[health_check, bearertokenauth, admin]");
+    let gateway = Gateway::start(&guarded);
+    let post = |headers: &[(&str, &str)]| {
+        http::request("POST", ports.admin, "/-/reload", headers, b"").expect("an answer")
+    };
+    assert_eq!(post(&[]).status, 401);
+    let token = [("authorization", "Bearer secret")];
+    // A change of what the admin extension uses would end its history.
+    fs::write(
+        gateway.path("config.yaml"),
+        guarded.replace("token: secret", "token: other"),
+    )
+    .expect("a file of the test");
+    let answer = post(&token);
+    assert_eq!(answer.status, 500);
+    let why = "extensions::bearertokenauth, which extensions::admin uses, can't change";
+    assert!(answer.text().contains(why), "{}", answer.text());
+    let get = http::request("GET", ports.admin, "/-/reload", &token, b"").expect("an answer");
+    assert_eq!(get.status, 405);
+    let changed = guarded.replace("processors: []", "processors: [attributes]");
+    fs::write(gateway.path("config.yaml"), changed).expect("a file of the test");
+    let answer = post(&token);
+    assert_eq!(answer.status, 200);
+    assert!(
+        answer.text().contains("added processors::attributes@metrics"),
+        "{}",
+        answer.text()
+    );
+    fs::write(gateway.path("config.yaml"), "receivers: {otlp: {x: 1}}").expect("a file of the test");
+    let answer = post(&token);
+    assert_eq!(answer.status, 500);
+    assert!(answer.text().contains("config.yaml:1"), "{}", answer.text());
+    gateway.stop();
+    let gateway = Gateway::start(&plain);
+    let answer = post(&[]);
+    assert_eq!(answer.status, 403);
+    assert!(answer.text().contains("SIGHUP"), "{}", answer.text());
+    gateway.stop();
+}
+
+#[test]
+fn a_reload_that_waits_for_the_drain_of_another_one_is_logged() {
+    let ports = ports();
+    let nobody = format!("http://127.0.0.1:{}", free_port());
+    let first = config(ports, &nobody, BASE);
+    let mut live = Live::start(ports.admin, &first);
+    Sender::connect(ports.input).send().expect("the queue has room");
+    // The exporter goes without a successor: it tries to send what it has.
+    live.applies(&first.replace("exporters: [otlphttp]", "exporters: [debug]"));
+    live.gateway.signal(Signal::HUP);
+    let line = live.gateway.wait_for_log("a reload waits");
+    assert!(line.contains("SIGHUP"), "{line}");
+    live.gateway.stop();
+}
+
+#[test]
+fn watched_files_are_applied_when_they_change() {
+    let (ports, sink) = (ports(), OtlpSink::start());
+    let of = |variant| config(ports, &sink.endpoint(), variant);
+    let mut gateway = Gateway::start_with(&of(BASE), |command| {
+        command.arg("--watch-config");
+    });
+    let line = gateway.wait_for_log("watching the files of the configuration");
+    assert!(line.contains("config.yaml") && line.contains("1s"), "{line}");
+    let live = Live {
+        gateway,
+        admin: ports.admin,
+    };
+    live.write(&of(VARIANTS[0]));
+    let result = wait_for(SOON, "the change is applied", || live.reloads().first().cloned());
+    assert_eq!(result["cause"], "--watch-config");
+    assert_eq!(
+        result["changed"],
+        serde_json::json!(["added processors::attributes@metrics"])
+    );
+    live.gateway.stop();
+}

@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//! Counts, gauges, queues and totals across a reload.
+
+use super::*;
+
+/// A configuration with an extension that stores in a directory of the gateway.
+fn with_storage(config: &str) -> String {
+    config
+        .replace(
+            "extensions: {admin",
+            "extensions: {file_storage: {directory: state, create_directory: true}, admin",
+        )
+        .replace("[health_check, admin]", "[health_check, admin, file_storage]")
+}
+
+#[test]
+fn gauges_of_removed_components_end_and_their_counts_stay() {
+    let (ports, sink) = (ports(), OtlpSink::start());
+    let plain = config(ports, &sink.endpoint(), BASE);
+    let more = plain.replace("processors: []", "processors: [attributes]");
+    let live = Live::start(ports.admin, &more);
+    Sender::connect(ports.input).send().expect("an answer");
+    let shows = |metric: &str| {
+        let is_meant = |line: &str| line.starts_with(metric) && line.contains("attributes@metrics\"");
+        live.gateway.own_metrics().lines().any(is_meant)
+    };
+    assert!(shows("tidegate_held_items{"));
+    let lines = live.applies(&plain);
+    assert_eq!(lines, ["removed processors::attributes@metrics"]);
+    wait_until(SOON, "its gauge ends", || !shows("tidegate_held_items{"));
+    assert!(shows("tidegate_component_items_total{"));
+    live.applies(&more);
+    wait_until(SOON, "its gauge begins again", || shows("tidegate_held_items{"));
+    live.gateway.stop();
+}
+
+/// The vendor's address is wrong. The operator mends it: the queue goes to the right address.
+#[test]
+fn a_queue_follows_the_mended_address_of_its_vendor() {
+    for storage in [false, true] {
+        let (ports, sink) = (ports(), OtlpSink::start());
+        let of = |endpoint: &str| {
+            let queue = if storage {
+                "sending_queue: {storage: file_storage}, "
+            } else {
+                ""
+            };
+            let exporter = format!("otlphttp: {{endpoint: \"{endpoint}\", {queue}");
+            let plain = config(ports, endpoint, BASE);
+            with_storage(&plain.replace(&format!("otlphttp: {{endpoint: \"{endpoint}\", "), &exporter))
+        };
+        let dead = format!("http://127.0.0.1:{}", free_port());
+        let live = Live::start(ports.admin, &of(&dead));
+        let mut sender = Sender::connect(ports.input);
+        for _ in 0..10 {
+            sender.send().expect("an answer");
+        }
+        let held = || live.gateway.own_metric("tidegate_held_items", &["otlphttp"]) as u64;
+        assert_eq!(held(), sender.sent + sender.sent / POINTS);
+        let lines = live.applies(&of(&sink.endpoint()));
+        assert_eq!(lines, ["rebuilt exporters::otlphttp"]);
+        sender.send().expect("the connection of before");
+        sink.wait_until("all arrived", |sink| all_arrived(sink, sender.sent));
+        assert!(
+            arrived(&sink).values().all(|count| *count == 1),
+            "storage: {storage}"
+        );
+        wait_until(SOON, "nothing is held", || held() == 0);
+        assert_eq!(
+            live.gateway
+                .own_metric("tidegate_dropped_items_total", &["otlphttp"]),
+            0.0
+        );
+        live.gateway.stop();
+    }
+}
+
+/// A change of the rules keeps the totals of the rules that stay, with `storage` and without.
+#[test]
+fn totals_of_unchanged_rules_survive_a_change_of_others() {
+    let hits_rule = "{match: {name: hits}, instrument: counter, by: []}";
+    for storage in [false, true] {
+        let (ports, sink) = (ports(), OtlpSink::start());
+        let of = |rules: &str| {
+            let option = if storage {
+                "    storage: file_storage\n"
+            } else {
+                ""
+            };
+            let config = config(ports, &sink.endpoint(), BASE).replace(
+                &format!("    rules: [{hits_rule}]\n"),
+                &format!("    rules: [{rules}]\n{option}"),
+            );
+            if storage { with_storage(&config) } else { config }
+        };
+        let live = Live::start(ports.admin, &of(hits_rule));
+        let mut sender = Sender::connect(ports.input);
+        sender.send().expect("an answer");
+        let more = format!("{hits_rule}, {{match: {{name: n}}, name: newest, instrument: gauge, by: []}}");
+        let lines = live.applies(&of(&more));
+        assert_eq!(lines, ["rebuilt processors::aggregate@metrics/page"]);
+        assert_eq!(hits(ports.page), Some(sender.sent), "storage: {storage}");
+        sender.send().expect("an answer");
+        wait_until(SOON, "the page has all hits", || {
+            hits(ports.page) == Some(sender.sent)
+        });
+        let newest = http::get(ports.page, "/metrics").expect("a page").text();
+        assert!(newest.lines().any(|line| line.starts_with("newest ")), "{newest}");
+        live.gateway.stop();
+    }
+}
