@@ -2,14 +2,16 @@
 
 //! The gateway under test: the release binary, its configuration, and what the system says of it.
 
-use std::collections::HashSet;
 use std::net::TcpListener;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::LazyLock;
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
+use rand::rngs::SmallRng;
+use rand::{Rng, SeedableRng};
 use tempfile::TempDir;
 
 use crate::BenchError;
@@ -21,6 +23,9 @@ const CONFIG: &str = "config.yaml";
 
 /// The longest time of a start before we give up.
 const START_DEADLINE: Duration = Duration::from_secs(10);
+
+/// Linux takes ports for port 0 from 32768 upwards by default.
+const PORTS: Range<u16> = 10_000..32_000;
 
 /// A running gateway that serves Prometheus; stopped when dropped.
 pub(crate) struct Gateway {
@@ -103,15 +108,29 @@ impl Gateway {
     }
 }
 
-/// A free port that was not given out before.
+/// A port of 127.0.0.1 that is free now and that no other call in this process gets.
+///
+/// It lies below the ports that the kernel gives to outgoing connections and to listeners on port 0. One of those could
+/// otherwise take it before its user has bound it. The first port depends on the process, so that runs side by side rarely
+/// meet.
 pub(crate) fn free_port() -> Result<u16, BenchError> {
-    static GIVEN: LazyLock<Mutex<HashSet<u16>>> = LazyLock::new(Mutex::default);
-    loop {
-        let port = TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
-        if GIVEN.lock().insert(port) {
+    static NEXT: LazyLock<Mutex<u16>> = LazyLock::new(|| {
+        let mut random = SmallRng::seed_from_u64(std::process::id().into());
+        Mutex::new(random.random_range(PORTS))
+    });
+    let mut next = NEXT.lock();
+    for _ in PORTS {
+        let port = *next;
+        *next = if port + 1 < PORTS.end {
+            port + 1
+        } else {
+            PORTS.start
+        };
+        if TcpListener::bind(("127.0.0.1", port)).is_ok() {
             return Ok(port);
         }
     }
+    Err("no port is free".into())
 }
 
 /// The command that runs a binary with this configuration, which is kept in the directory.
