@@ -2,13 +2,13 @@
 
 //! The parts of a configuration that can't change while the gateway runs.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::ReloadError;
 use crate::config::{Class, ComponentId, Node, differences};
 use crate::extensions;
 use crate::service::member::names_any;
-use crate::service::plan::Plan;
+use crate::service::plan::{Plan, Planned};
 
 /// Extensions that can't change while components use them.
 const NEED_RESTART: [&str; 3] = [
@@ -17,44 +17,40 @@ const NEED_RESTART: [&str; 3] = [
     extensions::file_storage::FACTORY.kind,
 ];
 
+/// Components of a cluster, whose options can't change: other replicas know them as they are.
+const PARTIALS: &str = crate::exporters::partials::FACTORY.kind;
+
 /// The parts of a plan that a reload can't change.
 pub fn parts_that_need_a_restart(plan: &Plan) -> Vec<String> {
-    let needs = |id: &&ComponentId| {
-        let planned = plan.extensions.get(id);
-        planned.is_some_and(|planned| NEED_RESTART.contains(&planned.factory.kind))
-    };
-    let extensions = plan.extension_order.iter().filter(needs);
-    let extensions = extensions.map(|id| format!("extensions::{id}"));
-    let telemetry = plan
-        .telemetry_options
-        .as_ref()
-        .map(|_| "service::telemetry".to_owned());
-    extensions.chain(telemetry).collect()
+    let is_fixed = |id: &&ComponentId| needs_restart(plan, id) || fixed_user(plan, id).is_some();
+    let extensions = plan.extension_order.iter().filter(is_fixed);
+    let path = |class: Class, id: &ComponentId| format!("{}::{id}", class.section());
+    let mut parts: Vec<_> = extensions.map(|id| path(Class::Extension, id)).collect();
+    let of_cluster = |id: &&ComponentId| id.kind == PARTIALS;
+    let receivers = plan.receivers.keys().filter(of_cluster);
+    parts.extend(receivers.map(|id| path(Class::Receiver, id)));
+    let exporters = plan.exporters.keys().filter(of_cluster);
+    parts.extend(exporters.map(|id| path(Class::Exporter, id)));
+    if plan.telemetry_options.is_some() {
+        parts.push("service::telemetry".to_owned());
+    }
+    parts
 }
 
-/// A component of a cluster in this section whose options change: other replicas know it as it is.
-fn changed_partials<'a>(from: &'a Plan, to: &Plan, section: Class) -> Option<&'a ComponentId> {
-    const KIND: &str = crate::exporters::partials::FACTORY.kind;
-    let options = |plan: &'a Plan| -> Vec<(&'a ComponentId, &'a Node)> {
-        match section {
-            Class::Receiver => plan
-                .receivers
-                .iter()
-                .map(|(id, one)| (id, &one.options))
-                .collect(),
-            _ => plan
-                .exporters
-                .iter()
-                .map(|(id, one)| (id, &one.options))
-                .collect(),
-        }
-    };
-    let new = |id: &ComponentId| match section {
-        Class::Receiver => to.receivers.get(id).map(|one| &one.options),
-        _ => to.exporters.get(id).map(|one| &one.options),
-    };
-    let mut old = options(from).into_iter().filter(|(id, _)| id.kind == KIND);
-    let changed = old.find(|(id, old)| new(id).is_some_and(|new| new != *old));
+/// Whether an extension of this plan can't change.
+fn needs_restart(plan: &Plan, id: &ComponentId) -> bool {
+    let planned = plan.extensions.get(id);
+    planned.is_some_and(|planned| NEED_RESTART.contains(&planned.factory.kind))
+}
+
+/// A component of a cluster whose options change.
+fn changed_partials<'a, F: 'static>(
+    from: &'a BTreeMap<ComponentId, Planned<F>>,
+    to: &BTreeMap<ComponentId, Planned<F>>,
+) -> Option<&'a ComponentId> {
+    let mut of_cluster = from.iter().filter(|(id, _)| id.kind == PARTIALS);
+    let is_changed = |id: &ComponentId, old: &Node| to.get(id).is_some_and(|new| new.options != *old);
+    let changed = of_cluster.find(|(id, old)| is_changed(id, &old.options));
     changed.map(|(id, _)| id)
 }
 
@@ -64,9 +60,7 @@ fn fixed_user<'a>(from: &'a Plan, id: &ComponentId) -> Option<&'a ComponentId> {
     let mut users = from.extension_order.iter().filter(|user| *user != id);
     users.find(|user| {
         let planned = from.extensions.get(user);
-        planned.is_some_and(|planned| {
-            NEED_RESTART.contains(&planned.factory.kind) && names_any(&planned.options, &named)
-        })
+        needs_restart(from, user) && planned.is_some_and(|planned| names_any(&planned.options, &named))
     })
 }
 
@@ -85,9 +79,13 @@ pub(super) fn check(from: &Plan, to: &Plan) -> Result<(), ReloadError> {
         };
         return Err(ReloadError::NeedsRestart(changed));
     }
-    for section in [Class::Receiver, Class::Exporter] {
-        if let Some(id) = changed_partials(from, to, section) {
-            return Err(ReloadError::NeedsRestart(format!("{}::{id}", section.section())));
+    let of_cluster = [
+        (Class::Receiver, changed_partials(&from.receivers, &to.receivers)),
+        (Class::Exporter, changed_partials(&from.exporters, &to.exporters)),
+    ];
+    for (class, changed) in of_cluster {
+        if let Some(id) = changed {
+            return Err(ReloadError::NeedsRestart(format!("{}::{id}", class.section())));
         }
     }
     for id in &from.extension_order {
@@ -110,4 +108,52 @@ pub(super) fn check(from: &Plan, to: &Plan) -> Result<(), ReloadError> {
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::commands::load;
+    use crate::config::Loader;
+
+    const YAML: &str = "yaml:
+extensions:
+  bearertokenauth: {token: secret}
+  admin: {auth: {authenticator: bearertokenauth}}
+  cluster: {name: a, engine: {local: {}}}
+  health_check: {}
+receivers: {nop: {}}
+exporters: {partials: {cluster: cluster, producer: a}}
+service:
+  extensions: [health_check, bearertokenauth, admin, cluster]
+  pipelines: {metrics: {receivers: [nop], exporters: [partials]}}";
+
+    fn plan(yaml: &str) -> Plan {
+        let loaded = load::load_from(Loader::default().config(yaml));
+        loaded.unwrap_or_else(|_| panic!("{yaml} should load")).plan
+    }
+
+    #[test]
+    fn every_part_that_a_reload_refuses_is_named_before() {
+        let from = plan(YAML);
+        let mut named = parts_that_need_a_restart(&from);
+        named.sort_unstable();
+        let expected = [
+            ("extensions::admin", "{auth:", "{allowed_hosts: [a], auth:"),
+            ("extensions::bearertokenauth", "token: secret", "token: other"),
+            ("extensions::cluster", "name: a", "name: b"),
+            ("exporters::partials", "producer: a", "producer: b"),
+        ];
+        for (part, old, new) in expected {
+            let refused = check(&from, &plan(&YAML.replace(old, new)))
+                .expect_err(part)
+                .to_string();
+            assert!(refused.starts_with(part), "{refused}");
+        }
+        let mut expected = expected.map(|(part, ..)| part);
+        expected.sort_unstable();
+        assert_eq!(named, expected);
+        let free = YAML.replace("[health_check, ", "[");
+        assert!(check(&from, &plan(&free)).is_ok());
+    }
 }
