@@ -4,9 +4,11 @@
 //! vanish, counters that fall.
 //!
 //! Agents come, restart with other versions and go; an OTLP client pushes to a peer that is down a third of the time;
-//! StatsD lines arrive, and the gateway scrapes its own metrics. At the end every event that was in a ring must have been served, every point that was pushed
-//! must have been delivered, and memory must have stayed where it was. With reloads, the configuration changes 100 times
-//! a minute meanwhile, of rings, OTLP and scrapes: no connection of the pushing client may be cut, and its answers must stay fast.
+//! StatsD lines arrive, and the gateway scrapes its own metrics. At the end every event that was in a ring must have been
+//! served, every point that was pushed must have been delivered, and memory must have stayed where it was.
+//!
+//! With reloads, the configuration of rings, OTLP and scrapes changes 100 times a minute meanwhile. No connection of the
+//! pushing client may be cut, and its answers must stay fast.
 
 mod load;
 mod peer;
@@ -203,7 +205,7 @@ fn balanced(own: &mut http::Scraper) -> Result<(), BenchError> {
         let dropped = http::sum(page, "tidegate_dropped_items_total");
         match (held, dropped) {
             (0.0, 0.0) => return Ok(()),
-            // The gateway may take its own page just now.
+            // The gateway may be scraping its own page.
             (_, 0.0) if Instant::now() < deadline => thread::sleep(Duration::from_millis(20)),
             _ => return Err(format!("{held} items are held and {dropped} were dropped").into()),
         }

@@ -71,14 +71,14 @@ impl Telemetry {
         }
     }
 
-    /// Shows the gauges of components that are part of the graph again.
+    /// Shows the gauges of components again that a reload has added. `added` has their paths.
     pub fn begin_gauges(&self, added: &[Arc<str>]) {
         if let Some(publisher) = &self.publisher {
             publisher.begin(added);
         }
     }
 
-    /// Ends the gauges of removed components, which have stopped. Their counts stay. All are paths.
+    /// Ends the gauges of removed components, which have stopped. Their counts stay. `removed` and `running` are paths.
     pub fn end_gauges(&self, removed: &[Arc<str>], running: &[Arc<str>]) {
         if let Some(publisher) = &self.publisher {
             publisher.end(removed, || self.gauges.end(removed, running));

@@ -197,10 +197,8 @@ impl Problems {
             self.list.push(problem);
         }
     }
-}
 
-impl Problems {
-    /// Makes the warnings about unset variables of an option a part of its error, of which they are the cause.
+    /// Adds the warnings about unset variables of an option to its error: they are the cause.
     fn join_unset(&mut self, error: &mut Problem) {
         let is_cause = |known: &Problem| {
             known.severity == Severity::Warning

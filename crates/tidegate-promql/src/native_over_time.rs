@@ -111,7 +111,7 @@ fn is_reset(before: &SampleValue, now: &SampleValue) -> bool {
     }
 }
 
-/// The increase of the histograms, extrapolated to each end of the range that they come near.
+/// The increase of the histograms, extrapolated to each end of the range that they come near, divided by `seconds`.
 fn extrapolated(
     histograms: &[HistogramSample],
     range: &Range<'_>,

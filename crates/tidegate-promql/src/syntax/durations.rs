@@ -22,7 +22,7 @@ const MOST: Millis = i64::MAX / 1_000_000;
 /// Reads a duration in milliseconds: `1h30m`, `100ms`. Units fall from left to right, each at most once.
 ///
 /// # Errors
-/// The text is not a duration, or is too long a one.
+/// The text is not a duration, or the duration is too long.
 pub fn parse(text: &str) -> Result<Millis, String> {
     let no = || format!("not a valid duration string: {}", quoted(text));
     let too_long = || "duration out of range".to_owned();

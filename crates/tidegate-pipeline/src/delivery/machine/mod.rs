@@ -254,7 +254,8 @@ impl<L: Load> Machine<L> {
     }
 
     /// Starts the drain, which ends at `deadline`. Nothing is gathered any more, and waiting retries are due at
-    /// once. A later retry starts at the latest some time before the deadline. If that is over, it is dropped.
+    /// once. A later retry begins 2 s before the deadline at the latest, unless the peer asks for a longer delay. A retry
+    /// that would begin after the deadline is dropped.
     pub fn drain(&mut self, deadline: Instant) {
         self.deadline = Some(deadline);
         for gathering in std::mem::take(&mut self.gathering) {

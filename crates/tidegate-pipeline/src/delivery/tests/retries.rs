@@ -2,8 +2,19 @@
 
 //! Attempts that fail, panic or time out, and what the log says of them.
 
+use tracing::subscriber::DefaultGuard;
+
 use super::super::testing::Log;
 use super::*;
+
+/// A started destination that holds three items, and what this thread logs until the guard is dropped.
+async fn logged_with_three_items() -> (Setup, Log, DefaultGuard) {
+    let (log, guard) = Log::capture();
+    let setup = setup(&delivery(), |_| Outcome::Done);
+    setup.destination.start().await.unwrap();
+    setup.push(3).unwrap();
+    (setup, log, guard)
+}
 
 #[tokio::test]
 async fn a_failed_attempt_is_repeated_and_a_panicking_one_is_booked() {
@@ -76,10 +87,7 @@ async fn an_outage_is_told_when_it_is_long_and_ends_with_the_first_delivery() {
 
 #[tokio::test]
 async fn a_retry_says_what_is_held_and_not_what_all_attempts_come_to() {
-    let (log, _guard) = Log::capture();
-    let setup = setup(&delivery(), |_| Outcome::Done);
-    setup.destination.start().await.unwrap();
-    setup.push(3).unwrap();
+    let (setup, log, _guard) = logged_with_three_items().await;
     setup.push(4).unwrap();
     let (inner, start) = (setup.destination.inner(), Instant::now());
     for second in [0, 1, 2, 11] {
@@ -113,10 +121,7 @@ async fn an_attempt_that_takes_too_long_is_repeated() {
 
 #[tokio::test]
 async fn the_line_of_a_stop_says_how_much_a_successor_took() {
-    let (log, _guard) = Log::capture();
-    let setup = setup(&delivery(), |_| Outcome::Done);
-    setup.destination.start().await.unwrap();
-    setup.push(3).unwrap();
+    let (setup, log, _guard) = logged_with_three_items().await;
     let taken = Arc::new(AtomicUsize::new(0));
     let sum = taken.clone();
     setup.destination.retire(Box::new(move |batch| {
