@@ -127,3 +127,36 @@ pub(super) async fn stop_each(members: &[GraphMember], shared: &Shared, deadline
 
 /// The time after the deadline for a component to count its losses and return.
 const STOP_GRACE: Duration = Duration::from_millis(250);
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpListener;
+
+    use super::*;
+    use crate::commands::load;
+    use crate::component::reloads::NotReloaded;
+    use crate::config::Loader;
+
+    #[tokio::test]
+    async fn a_start_that_fails_answers_requests_for_a_reload() {
+        let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+        let yaml = format!(
+            "yaml:
+receivers: {{otlp: {{protocols: {{http: {{endpoint: \"{}\"}}}}}}}}
+exporters: {{nop: {{}}}}
+service: {{pipelines: {{logs: {{receivers: [otlp], exporters: [nop]}}}}}}",
+            taken.local_addr().unwrap()
+        );
+        let loaded =
+            load::load_from(Loader::default().config(&yaml)).unwrap_or_else(|_| panic!("{yaml} should load"));
+        let shared = Arc::new(Shared::default());
+        let graph = Graph::build(&loaded.plan, &shared).unwrap_or_else(|errors| panic!("{errors:?}"));
+        shared.reloads.support();
+        let asking = shared.clone();
+        let asked = tokio::spawn(async move { asking.reloads.ask("POST /-/reload").await });
+        shared.reloads.asked().await;
+        let started = Running::start(graph, shared, Duration::from_secs(10)).await;
+        assert!(started.is_err(), "the port is taken");
+        assert_eq!(asked.await.unwrap(), Err(NotReloaded::Stopping));
+    }
+}
