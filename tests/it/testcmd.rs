@@ -298,11 +298,11 @@ const WRONG: [(&str, &str); 33] = [
     ),
     (
         "dropped: {component: filter, reason: nosuch, items: 0}",
-        "`nosuch` is no reason",
+        "`nosuch` is not a reason",
     ),
     (
         "dropped: {component: filter, reason: filtered, items: 5}",
-        "expected 5 items dropped by `filtered`. Nothing is dropped",
+        "expected 5 items dropped by `filtered`. No item is dropped",
     ),
 ];
 
@@ -350,7 +350,7 @@ fn an_expectation_that_fails_shows_its_position_and_what_is_there() {
 }
 
 #[test]
-fn a_file_that_is_no_file_of_tests_is_refused_with_the_reason() {
+fn a_file_that_is_not_a_file_of_tests_is_refused_with_the_reason() {
     let table = [
         ("config: gateway.yaml\ntest: []\n", "unknown key"),
         (
@@ -375,7 +375,7 @@ fn a_file_that_is_no_file_of_tests_is_refused_with_the_reason() {
         ),
         (
             "config: gateway.yaml\ntests: [{name: a, expect: [{at: 1s, composite: c, state: old}]}]\n",
-            "`old` is no state: expected one of fresh",
+            "`old` is not a state: expected one of fresh",
         ),
         (
             "config: gateway.yaml\ntests: [{name: a, input: [{dead: b}], expect: [{at: 1s, query: q, empty: true}]}]\n",
