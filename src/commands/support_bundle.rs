@@ -128,8 +128,8 @@ impl Bundle {
         }
     }
 
-    /// Adds the configuration of the files, which the gateway may have refused, and what is wrong with it. Gives its first
-    /// page of own metrics.
+    /// Adds the configuration of the files, which the gateway may have refused, and what is wrong with it. Returns
+    /// the address of its first page of own metrics.
     fn add_config(&mut self, config: &load::ConfigArgs) -> Result<Option<String>, Failure> {
         let checked = load::check(config);
         match checked.document.as_ref().filter(|_| checked.is_read) {

@@ -8,26 +8,12 @@ use std::path::{Path, PathBuf};
 use tempfile::TempDir;
 
 use super::examples::examples;
+use super::kit::command::{Finished, finished};
 use super::kit::gateway::tidegate;
 
-/// Exit code, standard output and standard error.
-struct Outcome {
-    code: Option<i32>,
-    stdout: String,
-    stderr: String,
-}
-
-fn test(arguments: &[&Path]) -> Outcome {
-    let output = tidegate()
-        .arg("test")
-        .args(arguments)
-        .output()
-        .expect("it starts");
-    Outcome {
-        code: output.status.code(),
-        stdout: String::from_utf8(output.stdout).expect("text"),
-        stderr: String::from_utf8(output.stderr).expect("text"),
-    }
+/// `tidegate test` with these arguments.
+fn test(arguments: &[&Path]) -> Finished {
+    finished(tidegate().arg("test").args(arguments))
 }
 
 #[test]
@@ -42,7 +28,11 @@ fn every_example_has_tests_that_pass() {
     let junit = directory.path().join("results.xml");
     let mut arguments: Vec<&Path> = tests.iter().map(PathBuf::as_path).collect();
     arguments.extend([Path::new("--junit"), junit.as_path()]);
-    let Outcome { code, stdout, stderr } = test(&arguments);
+    let Finished {
+        code,
+        output: stdout,
+        errors: stderr,
+    } = test(&arguments);
     assert!(code == Some(0) && stderr.is_empty(), "{stdout}{stderr}");
     let xml = fs::read_to_string(&junit).expect("the results");
     assert_eq!(xml.matches("<testsuite ").count(), tests.len(), "{xml}");
@@ -152,7 +142,11 @@ fn restarts_dead_sources_resets_and_late_points_are_as_in_a_gateway() {
       - {at: 1s, exporter: otlphttp, contains: [hello], absent: [noise]}
 ";
     let (_directory, file) = files(&tests);
-    let Outcome { code, stdout, stderr } = test(&[&file]);
+    let Finished {
+        code,
+        output: stdout,
+        errors: stderr,
+    } = test(&[&file]);
     assert!(code == Some(0) && stderr.is_empty(), "{stdout}{stderr}");
     assert!(
         stdout.contains("note  extensions::health_check is not started"),
@@ -164,13 +158,13 @@ fn restarts_dead_sources_resets_and_late_points_are_as_in_a_gateway() {
     );
     assert!(stdout.ends_with("8 passed, 0 failed\n"), "{stdout}");
     let some = test(&[&file, Path::new("--run"), Path::new("noise")]);
-    assert!(some.stdout.ends_with("1 passed, 0 failed\n"), "{}", some.stdout);
+    assert!(some.output.ends_with("1 passed, 0 failed\n"), "{}", some.output);
     let none = test(&[&file, Path::new("--run"), Path::new("nosuch")]);
     assert_eq!(none.code, Some(1));
     assert!(
-        none.stderr.contains("no test has `nosuch` in its name"),
+        none.errors.contains("no test has `nosuch` in its name"),
         "{}",
-        none.stderr
+        none.errors
     );
 }
 
@@ -190,7 +184,9 @@ exporters: {debug: }
 service: {pipelines: {metrics: {receivers: [prometheus], exporters: [debug]}}}
 ";
     fs::write(directory.path().join("gateway.yaml"), config).expect("written");
-    let Outcome { code, stdout, .. } = test(&[&file]);
+    let Finished {
+        code, output: stdout, ..
+    } = test(&[&file]);
     assert_eq!(code, Some(0), "{stdout}");
     let note = "  note  receivers::prometheus does not apply `metric_relabel_configs` to inputs\n";
     assert!(stdout.contains(note), "{stdout}");
@@ -204,7 +200,11 @@ fn the_test_in_the_documentation_passes() {
     let (directory, file) = files(tests);
     let config = include_str!("../../config/nixl-to-prometheus.yaml");
     fs::write(directory.path().join("gateway.yaml"), config).expect("written");
-    let Outcome { code, stdout, stderr } = test(&[&file]);
+    let Finished {
+        code,
+        output: stdout,
+        errors: stderr,
+    } = test(&[&file]);
     assert!(code == Some(0) && stderr.is_empty(), "{stdout}{stderr}");
     assert!(
         stdout.contains("  pass  the transfers of two agents add up ("),
@@ -324,7 +324,11 @@ fn an_expectation_that_fails_shows_its_position_and_what_is_there() {
     }
     let (directory, file) = files(&tests);
     let junit = directory.path().join("results.xml");
-    let Outcome { code, stdout, stderr } = test(&[&file, Path::new("--junit"), &junit]);
+    let Finished {
+        code,
+        output: stdout,
+        errors: stderr,
+    } = test(&[&file, Path::new("--junit"), &junit]);
     assert!(code == Some(1) && stderr.is_empty(), "{stdout}{stderr}");
     assert!(
         stdout.contains("  pass  good (") && stdout.contains("  FAIL  bad\n"),
@@ -406,7 +410,9 @@ fn a_file_that_is_not_a_file_of_tests_is_refused_with_the_reason() {
     ];
     for (text, reason) in table {
         let (_directory, file) = files(text);
-        let Outcome { code, stdout, .. } = test(&[&file]);
+        let Finished {
+            code, output: stdout, ..
+        } = test(&[&file]);
         assert_eq!(code, Some(1), "{text}{stdout}");
         assert!(stdout.contains(reason), "{text}{stdout}");
     }
@@ -414,9 +420,9 @@ fn a_file_that_is_not_a_file_of_tests_is_refused_with_the_reason() {
     let missing = test(&[Path::new("/nonexistent/file")]);
     assert_eq!(missing.code, Some(1));
     assert!(
-        missing.stdout.contains("/nonexistent/file: "),
+        missing.output.contains("/nonexistent/file: "),
         "{}",
-        missing.stdout
+        missing.output
     );
 }
 
@@ -435,14 +441,18 @@ fn rule_tests(more: &str) -> (TempDir, PathBuf) {
 fn tests_of_promtool_run_unchanged() {
     let (directory, file) = rule_tests("");
     let junit = directory.path().join("results.xml");
-    let Outcome { code, stdout, stderr } = test(&[&file, Path::new("--junit"), &junit]);
+    let Finished {
+        code,
+        output: stdout,
+        errors: stderr,
+    } = test(&[&file, Path::new("--junit"), &junit]);
     assert!(code == Some(0) && stderr.is_empty(), "{stdout}{stderr}");
     assert!(stdout.contains("  pass  a node that goes down ("), "{stdout}");
     assert!(stdout.ends_with("3 passed, 0 failed\n"), "{stdout}");
     let xml = fs::read_to_string(&junit).expect("the results");
     assert_eq!(xml.matches("<testcase ").count(), 3, "{xml}");
     let some = test(&[&file, Path::new("--run"), Path::new("load per core")]);
-    assert!(some.stdout.ends_with("1 passed, 0 failed\n"), "{}", some.stdout);
+    assert!(some.output.ends_with("1 passed, 0 failed\n"), "{}", some.output);
 }
 
 #[test]
@@ -450,7 +460,11 @@ fn a_failing_test_of_rules_shows_both_sides_and_notes_a_missing_file() {
     let wrong = "  - alert_rule_test: [{eval_time: 1m, alertname: Watchdog}]\n";
     let (directory, file) = rule_tests(wrong);
     let junit = directory.path().join("results.xml");
-    let Outcome { code, stdout, stderr } = test(&[&file, Path::new("--junit"), &junit]);
+    let Finished {
+        code,
+        output: stdout,
+        errors: stderr,
+    } = test(&[&file, Path::new("--junit"), &junit]);
     assert!(code == Some(1) && stderr.is_empty(), "{stdout}{stderr}");
     assert!(stdout.contains("  FAIL  test 4\n"), "{stdout}");
     assert!(
@@ -466,7 +480,9 @@ fn a_failing_test_of_rules_shows_both_sides_and_notes_a_missing_file() {
         "rule_files: ['nosuch/*.yaml']\ntests:\n- promql_expr_test: [{expr: '1', eval_time: 1m, exp_samples: [{labels: '{}', value: 1}]}]\n",
     )
     .expect("written");
-    let Outcome { code, stdout, .. } = test(&[&missing]);
+    let Finished {
+        code, output: stdout, ..
+    } = test(&[&missing]);
     assert_eq!(code, Some(0), "{stdout}");
     assert!(
         stdout.contains("note  no rule file matches nosuch/*.yaml"),
