@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-//! The client of the commands that query a running gateway: the endpoint, the credentials and the requests. `print` has
-//! the form of the answers for people.
+//! The client of the commands that query a running gateway: the endpoint, the credentials and the requests. `events`
+//! reads streams, and `print` has the form of the answers for people.
 
+mod events;
 mod print;
 
 use std::path::PathBuf;
@@ -16,6 +17,7 @@ use hyper::body::Incoming;
 use hyper_util::client::legacy::Client as Http;
 use serde_json::Value;
 
+pub(super) use self::events::{EventStream, StreamEvent};
 use self::print::printable_lines;
 pub(super) use self::print::{labels, number, printable, printable_json, sparkline, table};
 use super::Failure;
@@ -139,8 +141,13 @@ impl Client {
         })
     }
 
+    /// Opens a stream of events.
+    pub(super) async fn events(&self, path: &str, form: &[(&str, &str)]) -> Result<EventStream, Failure> {
+        Ok(EventStream::new(self.open(path, form).await?))
+    }
+
     /// Opens a page.
-    pub(super) async fn open(&self, path: &str, form: &[(&str, &str)]) -> Result<Incoming, Failure> {
+    async fn open(&self, path: &str, form: &[(&str, &str)]) -> Result<Incoming, Failure> {
         let query = form_urlencoded::Serializer::new(String::new())
             .extend_pairs(form)
             .finish();
