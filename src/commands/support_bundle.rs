@@ -25,7 +25,7 @@ values that came out of `${...}`, are not. The exit code is 1 if a part is missi
 Example:\n  tidegate support-bundle --config gateway.yaml"
 )]
 pub struct SupportBundleArgs {
-    /// Directory to make. It must not exist. Unset: `tidegate-support-` and the time, in the present directory
+    /// Directory to create. It must not exist. Unset: `tidegate-support-` and the time, in the current directory
     #[arg(long, value_name = "DIRECTORY")]
     output: Option<PathBuf>,
     /// Page of the gateway's own metrics: HOST:PORT, or a URL without a path. Unset: the page of `--config`, else

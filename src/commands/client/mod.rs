@@ -30,7 +30,7 @@ use crate::net::tls::{ALPN_HTTP, TlsClientConfig};
 /// A longer answer is not read.
 const MAX_ANSWER: usize = 256 << 20;
 
-/// The help for answers that want credentials.
+/// The help for an answer 401.
 const TOKEN_HINT: &str = "set TIDEGATE_TOKEN_FILE or TIDEGATE_TOKEN to the bearer token, or use `--header`";
 
 /// How long an answer may take to begin.
@@ -50,7 +50,7 @@ pub struct GatewayArgs {
     /// A header of every request as `NAME: VALUE`, for example `Authorization: Bearer ...`
     #[arg(long = "header", global = true, value_name = "HEADER")]
     headers: Vec<String>,
-    /// File with a bearer token for the gateway. A header `Authorization` of `--header` goes first
+    /// File with a bearer token for the gateway. A header `Authorization` of `--header` replaces it
     #[arg(
         long,
         global = true,
@@ -62,7 +62,7 @@ pub struct GatewayArgs {
     /// PEM file of the certificates to trust for https
     #[arg(long, global = true, value_name = "FILE")]
     ca_file: Option<PathBuf>,
-    /// Whether the gateway gets a token.
+    /// Whether requests have the token.
     #[arg(skip = true)]
     has_token: bool,
 }
