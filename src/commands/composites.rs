@@ -6,11 +6,10 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io::{IsTerminal, Write};
 use std::time::SystemTime;
 
-use http_body_util::BodyExt;
 use serde_json::Value;
 
 use super::Failure;
-use super::client::{self, Client, GatewayArgs, labels, number, printable, sparkline, table};
+use super::client::{self, Client, GatewayArgs, StreamEvent, labels, number, printable, sparkline, table};
 use crate::print_line;
 
 /// Arguments of `tidegate composites`.
@@ -205,7 +204,7 @@ async fn watch(
         .map(|label| ("label", &**label))
         .chain([("min_interval", &*min_interval)])
         .collect();
-    let mut body = client.open(&format!("{PATH}/{name}/watch"), &form).await?;
+    let mut stream = client.events(&format!("{PATH}/{name}/watch"), &form).await?;
     let mut screen = Screen {
         groups: BTreeMap::new(),
         lines: 0,
@@ -214,21 +213,15 @@ async fn watch(
     if !screen.is_terminal {
         print_line!("TIME  {}", HEAD.join("  "));
     }
-    let (mut text, mut events) = (Vec::new(), 0);
-    while let Some(frame) = body.frame().await {
-        let frame = frame.map_err(|error| Failure::Message(format!("the stream ended early: {error}")))?;
-        text.extend_from_slice(frame.data_ref().map_or(&[][..], |data| data));
-        while let Some(end) = text.windows(2).position(|two| two == b"\n\n") {
-            let event: Vec<u8> = text.drain(..end + 2).collect();
-            if screen.show(&String::from_utf8_lossy(&event)) {
-                events += 1;
-            }
-            if most.is_some_and(|most| events >= most) {
-                return Ok(());
-            }
+    let mut events = 0;
+    loop {
+        if screen.show(&stream.next_event().await?) {
+            events += 1;
+        }
+        if most.is_some_and(|most| events >= most) {
+            return Ok(());
         }
     }
-    Err(Failure::Message("the gateway ended the stream".to_owned()))
 }
 
 /// The time at which a change arrives, in UTC.
@@ -244,15 +237,12 @@ struct Screen {
 }
 
 impl Screen {
-    /// Whether it was an event, and not only a sign of life.
-    fn show(&mut self, event: &str) -> bool {
-        let field = |name: &str| event.lines().find_map(|line| line.strip_prefix(name));
-        let (Some(name), Some(data)) = (field("event: "), field("data: ")) else {
+    /// Shows an event. Says whether its data are JSON.
+    fn show(&mut self, event: &StreamEvent) -> bool {
+        let Ok(data) = serde_json::from_str::<Value>(&event.data) else {
             return false;
         };
-        let Ok(data) = serde_json::from_str::<Value>(data) else {
-            return false;
-        };
+        let name = event.name.as_str();
         match name {
             "change" => self.change(&data),
             "threshold" => {

@@ -106,7 +106,7 @@ pub fn load(args: &ConfigArgs) -> Result<Loaded, Failure> {
 /// # Errors
 /// `Reported`: the configuration has errors.
 pub fn load_from(loader: Loader<'_>) -> Result<Loaded, Failure> {
-    check_with(loader, &[]).loaded()
+    check_loader(loader).loaded()
 }
 
 /// Loads and checks what a loader has; prints nothing.

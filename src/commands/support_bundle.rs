@@ -25,7 +25,7 @@ values that came out of `${...}`, are not. The exit code is 1 if a part is missi
 Example:\n  tidegate support-bundle --config gateway.yaml"
 )]
 pub struct SupportBundleArgs {
-    /// Directory to make. It must not exist. Unset: `tidegate-support-` and the time, in the present directory
+    /// Directory to create. It must not exist. Unset: `tidegate-support-` and the time, in the current directory
     #[arg(long, value_name = "DIRECTORY")]
     output: Option<PathBuf>,
     /// Page of the gateway's own metrics: HOST:PORT, or a URL without a path. Unset: the page of `--config`, else
@@ -128,8 +128,8 @@ impl Bundle {
         }
     }
 
-    /// Adds the configuration of the files, which the gateway may have refused, and what is wrong with it. Gives its first
-    /// page of own metrics.
+    /// Adds the configuration of the files, which the gateway may have refused, and what is wrong with it. Returns
+    /// the address of its first page of own metrics.
     fn add_config(&mut self, config: &load::ConfigArgs) -> Result<Option<String>, Failure> {
         let checked = load::check(config);
         match checked.document.as_ref().filter(|_| checked.is_read) {

@@ -6,12 +6,10 @@ use std::io::{self, Write};
 use std::num::NonZeroU64;
 use std::time::Duration;
 
-use http_body_util::BodyExt;
-use hyper::body::Incoming;
 use serde_json::Value;
 
 use super::Failure;
-use super::client::{self, Client, GatewayArgs, printable, printable_json};
+use super::client::{self, Client, EventStream, GatewayArgs, StreamEvent, printable, printable_json};
 use crate::batch::{Signal, convert, json, wire};
 use crate::exporters::debug::layout;
 
@@ -58,9 +56,6 @@ enum TapFormat {
 /// The path of the stream.
 const PATH: &str = "/api/v1/tap";
 
-/// The most bytes of an event. An item is at most as long as the JSON of a request of 64 MiB.
-const MAX_EVENT: usize = 256 << 20;
-
 /// The wait before the first attempt to connect again, and the longest wait.
 const WAITS: [Duration; 2] = [Duration::from_millis(200), Duration::from_secs(5)];
 
@@ -82,18 +77,18 @@ enum TapEnd {
 
 async fn follow(client: Client, args: &TapArgs) -> Result<(), Failure> {
     let mut left = args.limit.map(NonZeroU64::get);
-    let mut body = open(&client, args, left).await?;
+    let mut stream = open(&client, args, left).await?;
     loop {
-        let why = match print_all(&mut body, args.format, &mut left).await {
+        let why = match print_all(&mut stream, args.format, &mut left).await {
             TapEnd::Complete => return Ok(()),
             TapEnd::Lost(why) => why,
         };
         eprintln!("tidegate tap: {why}; connecting again");
-        body = open_again(&client, args, left).await;
+        stream = open_again(&client, args, left).await;
     }
 }
 
-async fn open(client: &Client, args: &TapArgs, left: Option<u64>) -> Result<Incoming, Failure> {
+async fn open(client: &Client, args: &TapArgs, left: Option<u64>) -> Result<EventStream, Failure> {
     let left = left.map(|left| left.to_string());
     let direction = match (args.input, args.output) {
         (true, _) => Some("input"),
@@ -105,18 +100,18 @@ async fn open(client: &Client, args: &TapArgs, left: Option<u64>) -> Result<Inco
     form.extend(direction.map(|direction| ("direction", direction)));
     form.extend(args.pipeline.as_deref().map(|pipeline| ("pipeline", pipeline)));
     form.extend(left.as_deref().map(|left| ("limit", left)));
-    client.open(PATH, &form).await
+    client.events(PATH, &form).await
 }
 
 /// Opens the stream again, as often as it takes.
-async fn open_again(client: &Client, args: &TapArgs, left: Option<u64>) -> Incoming {
+async fn open_again(client: &Client, args: &TapArgs, left: Option<u64>) -> EventStream {
     let [mut wait, longest] = WAITS;
     let mut reported = String::new();
     loop {
         tokio::time::sleep(wait).await;
         wait = (wait * 2).min(longest);
         match open(client, args, left).await {
-            Ok(body) => return body,
+            Ok(stream) => return stream,
             Err(failure) => {
                 let why = failure.to_string();
                 if why != reported {
@@ -129,47 +124,23 @@ async fn open_again(client: &Client, args: &TapArgs, left: Option<u64>) -> Incom
 }
 
 /// Prints the items of one stream.
-async fn print_all(body: &mut Incoming, format: TapFormat, left: &mut Option<u64>) -> TapEnd {
-    let mut text = Vec::new();
-    // The bytes that have no end of an event.
-    let mut searched = 0;
-    while let Some(frame) = body.frame().await {
-        let frame = match frame {
-            Ok(frame) => frame,
-            Err(error) => return TapEnd::Lost(format!("the stream ended early: {error}")),
+async fn print_all(stream: &mut EventStream, format: TapFormat, left: &mut Option<u64>) -> TapEnd {
+    loop {
+        let event = match stream.next_event().await {
+            Ok(event) => event,
+            Err(failure) => return TapEnd::Lost(failure.to_string()),
         };
-        text.extend_from_slice(frame.data_ref().map_or(&[][..], |data| data));
-        while let Some(event) = next_event(&mut text, &mut searched) {
-            if let Some(end) = print_event(&String::from_utf8_lossy(&event), format, left) {
-                return end;
-            }
-        }
-        if text.len() > MAX_EVENT {
-            return TapEnd::Lost("an event is too long".to_owned());
+        if let Some(end) = print_event(&event, format, left) {
+            return end;
         }
     }
-    TapEnd::Lost("the gateway ended the stream".to_owned())
-}
-
-/// Takes the first event out of the text, if it is complete. `searched` bytes are known to have no end of an event.
-fn next_event(text: &mut Vec<u8>, searched: &mut usize) -> Option<Vec<u8>> {
-    let found = text[*searched..].windows(2).position(|two| two == b"\n\n");
-    let Some(found) = found else {
-        // The end may be half here.
-        *searched = text.len().saturating_sub(1);
-        return None;
-    };
-    let end = *searched + found + 2;
-    *searched = 0;
-    Some(text.drain(..end).collect())
 }
 
 /// Prints an event. Returns the end of the stream, if this is its last event.
-fn print_event(event: &str, format: TapFormat, left: &mut Option<u64>) -> Option<TapEnd> {
-    let field = |name: &str| event.lines().find_map(|line| line.strip_prefix(name));
-    let (name, data) = (field("event: ")?, field("data: ")?);
+fn print_event(event: &StreamEvent, format: TapFormat, left: &mut Option<u64>) -> Option<TapEnd> {
+    let data = event.data.as_str();
     let number = |name: &str| serde_json::from_str::<Value>(data).ok()?[name].as_u64();
-    match name {
+    match event.name.as_str() {
         "item" => {
             if print_item(data, format).is_err() {
                 return Some(TapEnd::Complete);
@@ -240,31 +211,19 @@ mod tests {
     }
 
     #[test]
-    fn events_are_taken_whole_however_they_are_cut() {
-        let (mut text, mut searched, mut events) = (Vec::new(), 0, Vec::new());
-        for byte in b"event: a\ndata: 1\n\n: alive\n\nrest" {
-            text.push(*byte);
-            events.extend(next_event(&mut text, &mut searched));
-        }
-        assert_eq!(
-            events,
-            [b"event: a\ndata: 1\n\n".to_vec(), b": alive\n\n".to_vec()]
-        );
-        assert_eq!(text, b"rest");
-    }
-
-    #[test]
     fn events_count_towards_the_limit_and_end_the_stream() {
         let mut left = Some(2);
-        let mut print = |event: &str| print_event(event, TapFormat::Json, &mut left);
-        assert!(print(": alive\n\n").is_none());
-        assert!(print("event: skipped\ndata: {\"batches\":3}\n\n").is_none());
-        assert!(print("event: item\ndata: {}\n\n").is_none());
-        let lost = print("event: end\ndata: {\"reason\":\"stopping\"}\n\n");
+        let mut print = |name: &str, data: &str| {
+            let event = StreamEvent {
+                name: name.to_owned(),
+                data: data.to_owned(),
+            };
+            print_event(&event, TapFormat::Json, &mut left)
+        };
+        assert!(print("skipped", "{\"batches\":3}").is_none());
+        assert!(print("item", "{}").is_none());
+        let lost = print("end", "{\"reason\":\"stopping\"}");
         assert!(matches!(lost, Some(TapEnd::Lost(why)) if why.contains("stopping")));
-        assert!(matches!(
-            print("event: item\ndata: {}\n\n"),
-            Some(TapEnd::Complete)
-        ));
+        assert!(matches!(print("item", "{}"), Some(TapEnd::Complete)));
     }
 }

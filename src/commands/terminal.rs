@@ -54,9 +54,10 @@ impl Screen {
                 ("", "")
             };
             let end = if at == 0 { "" } else { "\r\n" };
-            frame.push_str(&format!("{end}{on}{line}{off}\x1b[K"));
+            // It clears before it writes: after a full line, the cursor is still on the last character.
+            let clear = if at + 1 == lines.len() { "\x1b[J" } else { "\x1b[K" };
+            frame.push_str(&format!("{end}{clear}{on}{line}{off}"));
         }
-        frame.push_str("\x1b[J");
         print(&frame)
     }
 }

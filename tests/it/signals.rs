@@ -32,4 +32,5 @@ service: {{pipelines: {{logs: {{receivers: [otlp], exporters: [otlphttp]}}}}}}
     let said = gateway.stop();
     assert!(!said.contains("second signal"), "{said}");
     assert!(said.contains("sent=1 "), "{said}");
+    assert_eq!(vendor.seen().len(), 1, "it is sent once");
 }

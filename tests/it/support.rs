@@ -127,6 +127,7 @@ fn the_configuration_says_where_own_metrics_are() {
         .output()
         .expect("it starts");
     assert!(output.status.success(), "{output:?}");
-    assert!(whole.join("own-metrics.txt").is_file());
+    let metrics = std::fs::read_to_string(whole.join("own-metrics.txt")).expect("own metrics");
+    assert!(metrics.contains("otelcol_process_uptime"), "{metrics}");
     gateway.stop();
 }

@@ -8,26 +8,12 @@ use std::path::{Path, PathBuf};
 use tempfile::TempDir;
 
 use super::examples::examples;
+use super::kit::command::{Finished, finished};
 use super::kit::gateway::tidegate;
 
-/// Exit code, standard output and standard error.
-struct Outcome {
-    code: Option<i32>,
-    stdout: String,
-    stderr: String,
-}
-
-fn test(arguments: &[&Path]) -> Outcome {
-    let output = tidegate()
-        .arg("test")
-        .args(arguments)
-        .output()
-        .expect("it starts");
-    Outcome {
-        code: output.status.code(),
-        stdout: String::from_utf8(output.stdout).expect("text"),
-        stderr: String::from_utf8(output.stderr).expect("text"),
-    }
+/// `tidegate test` with these arguments.
+fn test(arguments: &[&Path]) -> Finished {
+    finished(tidegate().arg("test").args(arguments))
 }
 
 #[test]
@@ -42,8 +28,8 @@ fn every_example_has_tests_that_pass() {
     let junit = directory.path().join("results.xml");
     let mut arguments: Vec<&Path> = tests.iter().map(PathBuf::as_path).collect();
     arguments.extend([Path::new("--junit"), junit.as_path()]);
-    let Outcome { code, stdout, stderr } = test(&arguments);
-    assert!(code == Some(0) && stderr.is_empty(), "{stdout}{stderr}");
+    let Finished { code, output, errors } = test(&arguments);
+    assert!(code == Some(0) && errors.is_empty(), "{output}{errors}");
     let xml = fs::read_to_string(&junit).expect("the results");
     assert_eq!(xml.matches("<testsuite ").count(), tests.len(), "{xml}");
     assert!(xml.matches("<testcase ").count() >= tests.len() && !xml.contains("<failure"));
@@ -152,25 +138,25 @@ fn restarts_dead_sources_resets_and_late_points_are_as_in_a_gateway() {
       - {at: 1s, exporter: otlphttp, contains: [hello], absent: [noise]}
 ";
     let (_directory, file) = files(&tests);
-    let Outcome { code, stdout, stderr } = test(&[&file]);
-    assert!(code == Some(0) && stderr.is_empty(), "{stdout}{stderr}");
+    let Finished { code, output, errors } = test(&[&file]);
+    assert!(code == Some(0) && errors.is_empty(), "{output}{errors}");
     assert!(
-        stdout.contains("note  extensions::health_check is not started"),
-        "{stdout}"
+        output.contains("note  extensions::health_check is not started"),
+        "{output}"
     );
     assert!(
-        stdout.contains("note  processors::composite sends no webhooks"),
-        "{stdout}"
+        output.contains("note  processors::composite sends no webhooks"),
+        "{output}"
     );
-    assert!(stdout.ends_with("8 passed, 0 failed\n"), "{stdout}");
+    assert!(output.ends_with("8 passed, 0 failed\n"), "{output}");
     let some = test(&[&file, Path::new("--run"), Path::new("noise")]);
-    assert!(some.stdout.ends_with("1 passed, 0 failed\n"), "{}", some.stdout);
+    assert!(some.output.ends_with("1 passed, 0 failed\n"), "{}", some.output);
     let none = test(&[&file, Path::new("--run"), Path::new("nosuch")]);
     assert_eq!(none.code, Some(1));
     assert!(
-        none.stderr.contains("no test has `nosuch` in its name"),
+        none.errors.contains("no test has `nosuch` in its name"),
         "{}",
-        none.stderr
+        none.errors
     );
 }
 
@@ -190,10 +176,10 @@ exporters: {debug: }
 service: {pipelines: {metrics: {receivers: [prometheus], exporters: [debug]}}}
 ";
     fs::write(directory.path().join("gateway.yaml"), config).expect("written");
-    let Outcome { code, stdout, .. } = test(&[&file]);
-    assert_eq!(code, Some(0), "{stdout}");
+    let Finished { code, output, .. } = test(&[&file]);
+    assert_eq!(code, Some(0), "{output}");
     let note = "  note  receivers::prometheus does not apply `metric_relabel_configs` to inputs\n";
-    assert!(stdout.contains(note), "{stdout}");
+    assert!(output.contains(note), "{output}");
 }
 
 #[test]
@@ -204,11 +190,11 @@ fn the_test_in_the_documentation_passes() {
     let (directory, file) = files(tests);
     let config = include_str!("../../config/nixl-to-prometheus.yaml");
     fs::write(directory.path().join("gateway.yaml"), config).expect("written");
-    let Outcome { code, stdout, stderr } = test(&[&file]);
-    assert!(code == Some(0) && stderr.is_empty(), "{stdout}{stderr}");
+    let Finished { code, output, errors } = test(&[&file]);
+    assert!(code == Some(0) && errors.is_empty(), "{output}{errors}");
     assert!(
-        stdout.contains("  pass  the transfers of two agents add up ("),
-        "{stdout}"
+        output.contains("  pass  the transfers of two agents add up ("),
+        "{output}"
     );
 }
 
@@ -298,11 +284,11 @@ const WRONG: [(&str, &str); 33] = [
     ),
     (
         "dropped: {component: filter, reason: nosuch, items: 0}",
-        "`nosuch` is no reason",
+        "`nosuch` is not a reason",
     ),
     (
         "dropped: {component: filter, reason: filtered, items: 5}",
-        "expected 5 items dropped by `filtered`. Nothing is dropped",
+        "expected 5 items dropped by `filtered`. No item is dropped",
     ),
 ];
 
@@ -324,18 +310,18 @@ fn an_expectation_that_fails_shows_its_position_and_what_is_there() {
     }
     let (directory, file) = files(&tests);
     let junit = directory.path().join("results.xml");
-    let Outcome { code, stdout, stderr } = test(&[&file, Path::new("--junit"), &junit]);
-    assert!(code == Some(1) && stderr.is_empty(), "{stdout}{stderr}");
+    let Finished { code, output, errors } = test(&[&file, Path::new("--junit"), &junit]);
+    assert!(code == Some(1) && errors.is_empty(), "{output}{errors}");
     assert!(
-        stdout.contains("  pass  good (") && stdout.contains("  FAIL  bad\n"),
-        "{stdout}"
+        output.contains("  pass  good (") && output.contains("  FAIL  bad\n"),
+        "{output}"
     );
-    assert!(stdout.ends_with("1 passed, 1 failed\n"), "{stdout}");
-    assert!(stdout.contains("no pipeline has a receiver `nosuch`"), "{stdout}");
+    assert!(output.ends_with("1 passed, 1 failed\n"), "{output}");
+    assert!(output.contains("no pipeline has a receiver `nosuch`"), "{output}");
     for ((expectation, reason), line) in WRONG.into_iter().zip(first..) {
         let position = format!("{}:{line}:", file.display());
-        let (_, message) = stdout.split_once(&position).unwrap_or_else(|| {
-            panic!("nothing about {expectation} in line {line}: {stdout}");
+        let (_, message) = output.split_once(&position).unwrap_or_else(|| {
+            panic!("nothing about {expectation} in line {line}: {output}");
         });
         let message = message
             .split(&*file.display().to_string())
@@ -350,7 +336,7 @@ fn an_expectation_that_fails_shows_its_position_and_what_is_there() {
 }
 
 #[test]
-fn a_file_that_is_no_file_of_tests_is_refused_with_the_reason() {
+fn a_file_that_is_not_a_file_of_tests_is_refused_with_the_reason() {
     let table = [
         ("config: gateway.yaml\ntest: []\n", "unknown key"),
         (
@@ -375,7 +361,7 @@ fn a_file_that_is_no_file_of_tests_is_refused_with_the_reason() {
         ),
         (
             "config: gateway.yaml\ntests: [{name: a, expect: [{at: 1s, composite: c, state: old}]}]\n",
-            "`old` is no state: expected one of fresh",
+            "`old` is not a state: expected one of fresh",
         ),
         (
             "config: gateway.yaml\ntests: [{name: a, input: [{dead: b}], expect: [{at: 1s, query: q, empty: true}]}]\n",
@@ -406,17 +392,17 @@ fn a_file_that_is_no_file_of_tests_is_refused_with_the_reason() {
     ];
     for (text, reason) in table {
         let (_directory, file) = files(text);
-        let Outcome { code, stdout, .. } = test(&[&file]);
-        assert_eq!(code, Some(1), "{text}{stdout}");
-        assert!(stdout.contains(reason), "{text}{stdout}");
+        let Finished { code, output, .. } = test(&[&file]);
+        assert_eq!(code, Some(1), "{text}{output}");
+        assert!(output.contains(reason), "{text}{output}");
     }
     assert_eq!(test(&[]).code, Some(2));
     let missing = test(&[Path::new("/nonexistent/file")]);
     assert_eq!(missing.code, Some(1));
     assert!(
-        missing.stdout.contains("/nonexistent/file: "),
+        missing.output.contains("/nonexistent/file: "),
         "{}",
-        missing.stdout
+        missing.output
     );
 }
 
@@ -435,14 +421,14 @@ fn rule_tests(more: &str) -> (TempDir, PathBuf) {
 fn tests_of_promtool_run_unchanged() {
     let (directory, file) = rule_tests("");
     let junit = directory.path().join("results.xml");
-    let Outcome { code, stdout, stderr } = test(&[&file, Path::new("--junit"), &junit]);
-    assert!(code == Some(0) && stderr.is_empty(), "{stdout}{stderr}");
-    assert!(stdout.contains("  pass  a node that goes down ("), "{stdout}");
-    assert!(stdout.ends_with("3 passed, 0 failed\n"), "{stdout}");
+    let Finished { code, output, errors } = test(&[&file, Path::new("--junit"), &junit]);
+    assert!(code == Some(0) && errors.is_empty(), "{output}{errors}");
+    assert!(output.contains("  pass  a node that goes down ("), "{output}");
+    assert!(output.ends_with("3 passed, 0 failed\n"), "{output}");
     let xml = fs::read_to_string(&junit).expect("the results");
     assert_eq!(xml.matches("<testcase ").count(), 3, "{xml}");
     let some = test(&[&file, Path::new("--run"), Path::new("load per core")]);
-    assert!(some.stdout.ends_with("1 passed, 0 failed\n"), "{}", some.stdout);
+    assert!(some.output.ends_with("1 passed, 0 failed\n"), "{}", some.output);
 }
 
 #[test]
@@ -450,14 +436,14 @@ fn a_failing_test_of_rules_shows_both_sides_and_notes_a_missing_file() {
     let wrong = "  - alert_rule_test: [{eval_time: 1m, alertname: Watchdog}]\n";
     let (directory, file) = rule_tests(wrong);
     let junit = directory.path().join("results.xml");
-    let Outcome { code, stdout, stderr } = test(&[&file, Path::new("--junit"), &junit]);
-    assert!(code == Some(1) && stderr.is_empty(), "{stdout}{stderr}");
-    assert!(stdout.contains("  FAIL  test 4\n"), "{stdout}");
+    let Finished { code, output, errors } = test(&[&file, Path::new("--junit"), &junit]);
+    assert!(code == Some(1) && errors.is_empty(), "{output}{errors}");
+    assert!(output.contains("  FAIL  test 4\n"), "{output}");
     assert!(
-        stdout.contains("alertname: Watchdog, time: 1m, ") && stdout.contains("exp:[]"),
-        "{stdout}"
+        output.contains("alertname: Watchdog, time: 1m, ") && output.contains("exp:[]"),
+        "{output}"
     );
-    assert!(stdout.ends_with("3 passed, 1 failed\n"), "{stdout}");
+    assert!(output.ends_with("3 passed, 1 failed\n"), "{output}");
     let xml = fs::read_to_string(&junit).expect("the results");
     assert_eq!(xml.matches("<failure message=").count(), 1, "{xml}");
     let missing = directory.path().join("missing_test.yaml");
@@ -466,10 +452,10 @@ fn a_failing_test_of_rules_shows_both_sides_and_notes_a_missing_file() {
         "rule_files: ['nosuch/*.yaml']\ntests:\n- promql_expr_test: [{expr: '1', eval_time: 1m, exp_samples: [{labels: '{}', value: 1}]}]\n",
     )
     .expect("written");
-    let Outcome { code, stdout, .. } = test(&[&missing]);
-    assert_eq!(code, Some(0), "{stdout}");
+    let Finished { code, output, .. } = test(&[&missing]);
+    assert_eq!(code, Some(0), "{output}");
     assert!(
-        stdout.contains("note  no rule file matches nosuch/*.yaml"),
-        "{stdout}"
+        output.contains("note  no rule file matches nosuch/*.yaml"),
+        "{output}"
     );
 }

@@ -73,7 +73,7 @@ pub(super) struct SimArgs {
 /// A number of transfers per second.
 ///
 /// # Errors
-/// It is no number, negative, or too large.
+/// It is not a number, is negative, or is too large.
 pub(in crate::commands) fn parse_rate(text: &str) -> Result<f64, String> {
     let rate = text.parse::<f64>().ok();
     let rate = rate.filter(|rate| (0.0..=MAX_RATE).contains(rate));

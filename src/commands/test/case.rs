@@ -124,12 +124,16 @@ impl CaseRun<'_> {
     async fn start(&self) -> Result<TestGateway, String> {
         let tests = &self.file.tests;
         let config = self.file.directory.join(&tests.config);
-        let loaded = |further: Vec<String>| {
+        let load = |further: Vec<String>| {
             let env = |name: &str| tests.env.get(name).cloned();
             load_config(&config, env, tests.set.iter().cloned().chain(further))
         };
-        let further = storage_overrides(&loaded(Vec::new())?.plan, &self.directory);
-        TestGateway::start(loaded(further)?, &self.clock).await
+        let mut loaded = load(Vec::new())?;
+        let further = storage_overrides(&loaded.plan, &self.directory);
+        if !further.is_empty() {
+            loaded = load(further)?;
+        }
+        TestGateway::start(loaded, &self.clock).await
     }
 
     /// Goes through all inputs and expectations by time. At equal times inputs come first.

@@ -202,7 +202,7 @@ crate::options! {
         pub(super) page: Option<String> = None,
         /// Lines that the page has.
         pub(super) lines: Vec<String> = Vec::new(),
-        /// All lines of the page that are no comments, in order.
+        /// All lines of the page in order, without the comments.
         pub(super) exactly: Option<String> = None,
         /// Query in PromQL whose result is checked, by `value`, `series` and `empty`.
         pub(super) query: Option<String> = None,
@@ -387,7 +387,7 @@ impl Expectation {
         if let Some(state) = (self.state.as_deref()).filter(|state| !STATES.contains(state)) {
             let states = STATES.join(", ");
             cx.at(at.child("state"))
-                .error(format!("`{state}` is no state: expected one of {states}"));
+                .error(format!("`{state}` is not a state: expected one of {states}"));
         }
         let is_empty = !options.is_empty() && options.iter().all(|option| at.get(option).is_none());
         if is_empty {

@@ -48,10 +48,11 @@ pub(super) fn arrivals(inputs: &[Located<TestInput>], end: Duration) -> Result<V
             .times
             .unwrap_or(if options.every.is_some() { u32::MAX } else { 1 });
         let every = options.every.unwrap_or_default();
+        let death = death_of(inputs, options);
         for repetition in 0..times {
             let at = options.at.saturating_add(every.saturating_mul(repetition));
-            let is_over = at > last && options.every.is_some();
-            if is_over || is_dead(inputs, options, at) {
+            let is_over = at > last || death.is_some_and(|death| at >= death);
+            if is_over && options.every.is_some() {
                 break;
             }
             if all.len() == MAX_ARRIVALS {
@@ -68,13 +69,11 @@ pub(super) fn arrivals(inputs: &[Located<TestInput>], end: Duration) -> Result<V
     Ok(all)
 }
 
-/// Whether the source of a repeated input has ended by then.
-fn is_dead(inputs: &[Located<TestInput>], of: &TestInput, at: Duration) -> bool {
-    let ends = |other: &&Located<TestInput>| {
-        let options = &other.value;
-        options.dead.as_deref() == Some(&*of.source) && (of.at..=at).contains(&options.at)
-    };
-    of.every.is_some() && inputs.iter().any(|other| ends(&other))
+/// When the source of an input ends, if it does so after the first arrival.
+fn death_of(inputs: &[Located<TestInput>], of: &TestInput) -> Option<Duration> {
+    let others = inputs.iter().map(|other| &other.value);
+    let ends = others.filter(|other| other.dead.as_deref() == Some(of.source.as_str()));
+    ends.map(|other| other.at).filter(|at| *at >= of.at).min()
 }
 
 /// A process that sends events.
@@ -390,7 +389,7 @@ fn named_time(text: &str, clock: &TestClock) -> Result<String, String> {
         _ => {
             let age = text.strip_prefix("now-");
             let age = age.and_then(|age| humantime::parse_duration(age).ok());
-            let age = age.ok_or_else(|| format!("`{text}` is no time: expected now, now-10s or start"))?;
+            let age = age.ok_or_else(|| format!("`{text}` is not a time: expected now, now-10s or start"))?;
             now.saturating_sub(nanos(age))
         }
     };

@@ -30,8 +30,8 @@ use crate::print_line;
 /// Arguments of `test`.
 #[derive(Debug, clap::Args)]
 #[command(
-    after_help = "Needs no network, no devices and no time: a minute of a test takes less than a second. The exit code is 1 \
-if a test fails.\n\nExample:\n  tidegate test gateway.test.yaml --junit results.xml"
+    after_help = "Tests need no network and no devices. They run on virtual time: a minute of a test takes less than a \
+second. The exit code is 1 if a test fails.\n\nExample:\n  tidegate test gateway.test.yaml --junit results.xml"
 )]
 pub struct TestArgs {
     /// Files of tests, in YAML (docs/testing.md), and files of `promtool test rules`

@@ -110,7 +110,7 @@ pub(super) const JOB: &[(&str, &str)] = &[
     ("proxy_connect_header", super::http::REFUSED[4].1),
 ];
 
-const NO_RULES: &str = "rules are for Prometheus, and it times them";
+const NO_RULES: &str = "the receiver evaluates no rules";
 const NO_LIST: &str = "`/api/v1/targets` lists up to 1000 dropped targets of each job";
 const ONE_HISTOGRAM: &str = "classic histograms and those with custom buckets become the same here";
 

@@ -122,7 +122,7 @@ fn convert(
     prune::valid(draft, problems, report)
 }
 
-const ADMIN_NOTE: &str = "note: commands such as `tidegate top` query the extension `admin`, which other programs have not: add \
+const ADMIN_NOTE: &str = "note: commands such as `tidegate top` query the extension `admin`, which the file lacks: add \
 `admin: ` to `extensions`, and `admin` to `service::extensions`";
 
 /// Whether commands can query the gateway.

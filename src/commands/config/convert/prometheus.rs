@@ -26,7 +26,7 @@ pub(super) fn draft(mut root: Node, urls: &[String], is_vmagent: bool, report: &
     {
         report.add(
             &interval,
-            "the receiver scrapes only: this is the interval of rules",
+            "the receiver evaluates no rules: set `interval` of the `rules` extension",
         );
     }
     let span = root.span();

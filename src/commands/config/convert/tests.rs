@@ -292,7 +292,7 @@ fn prometheus_becomes_a_receiver_and_an_exporter_for_each_remote_write() {
     has_all(
         &report,
         &[
-            "in.yaml:3: global::evaluation_interval: the receiver scrapes only",
+            "in.yaml:3: global::evaluation_interval: the receiver evaluates no rules",
             "in.yaml:5: rule_files: `rule_files` is not supported; name the files in `files` of the `rules` extension",
             "in.yaml:6: alerting: ",
             "in.yaml:18: remote_write[0]::write_relabel_configs: not in tidegate: use `metric_relabel_configs`",

@@ -1,20 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 
-//! What a test expects, compared with what the gateway shows.
+//! What a test expects, compared with what the gateway shows. `exporter` compares the data of exporters.
 
-use std::collections::{BTreeMap, BTreeSet};
+mod exporter;
+
 use std::fmt::Write as _;
-use std::sync::Arc;
 
-use tidegate_engine::{Attributes, Data, Freshness, Point, Series, Temporality, Value};
+use tidegate_engine::{Attributes, Freshness};
 use tidegate_promql::{Labels, Query};
 
-use super::file::{Expectation, ExpectedDrop, ExpectedElement, ExpectedPoint};
+use self::exporter::of_exporter;
+use super::file::{Expectation, ExpectedDrop, ExpectedElement};
 use super::gateway::{TestGateway, complete};
-use crate::batch::{Payload, Signal, convert, json};
-use crate::component::graph_metrics::NodeMetrics;
+use crate::batch::Payload;
 use crate::component::{Reason, unix_now};
-use crate::config::{Class, Ordered, nearest};
+use crate::config::Ordered;
 use crate::watch;
 
 /// The most lines of what is there in a message.
@@ -68,231 +68,11 @@ fn listed(what: &str, lines: impl IntoIterator<Item = String>) -> String {
     }
 }
 
-/// The newest state of a series at an exporter.
-struct ReceivedSeries {
-    point: Point,
-}
-
-impl ReceivedSeries {
-    fn data(&self) -> Data {
-        self.point.series.metric.data
-    }
-
-    /// Adds a point that came later. Its time can be older.
-    fn add(&mut self, point: Point) {
-        if self.data().temporality() == Temporality::Delta {
-            let before = std::mem::replace(&mut self.point, point);
-            add_delta(&mut self.point.value, &before.value);
-        } else if point.time >= self.point.time {
-            self.point = point;
-        }
-    }
-
-    fn count_and_sum(&self) -> (Option<u64>, Option<f64>) {
-        match &self.point.value {
-            Value::Histogram(histogram) => (Some(histogram.count), histogram.sum),
-            Value::ExponentialHistogram(histogram) => (Some(histogram.count), histogram.sum),
-            Value::Summary(summary) => (Some(summary.count), Some(summary.sum)),
-            Value::Int(_) | Value::Double(_) | Value::NoRecordedValue => (None, None),
-        }
-    }
-
-    fn temporality(&self) -> &'static str {
-        match (self.data(), self.data().temporality()) {
-            (Data::Gauge | Data::Summary, _) | (_, Temporality::Unspecified) => "none",
-            (_, Temporality::Delta) => "delta",
-            (_, Temporality::Cumulative) => "cumulative",
-        }
-    }
-
-    fn is_of(&self, expected: &ExpectedPoint) -> bool {
-        let series = &self.point.series;
-        *series.metric.name == *expected.name
-            && has_attributes(&series.attributes, &expected.attributes)
-            && has_attributes(&series.resource.attributes, &expected.resource)
-    }
-
-    fn is_equal(&self, expected: &ExpectedPoint) -> bool {
-        let (count, sum) = self.count_and_sum();
-        let number = |expected: Option<f64>, value: Option<f64>| {
-            expected.is_none_or(|expected| value.is_some_and(|value| is_equal(expected, value)))
-        };
-        number(expected.value, self.point.value.as_f64())
-            && number(expected.sum, sum)
-            && expected.count.is_none_or(|expected| count == Some(expected))
-            && (expected.temporality.as_deref()).is_none_or(|expected| expected == self.temporality())
-    }
-
-    fn line(&self) -> String {
-        let series = &self.point.series;
-        let mut line = format!("{}{{{}}}", series.metric.name, series.attributes);
-        if !series.resource.attributes.is_empty() {
-            let _ = write!(line, " resource {{{}}}", series.resource.attributes);
-        }
-        match (self.point.value.as_f64(), self.count_and_sum()) {
-            (Some(value), _) => {
-                let _ = write!(line, " value {value}");
-            }
-            (None, (Some(count), sum)) => {
-                let _ = write!(line, " count {count} sum {}", sum.unwrap_or(f64::NAN));
-            }
-            (None, (None, _)) => line.push_str(" ended"),
-        }
-        line + " " + self.temporality()
-    }
-}
-
-/// Adds an earlier delta to a later one.
-fn add_delta(value: &mut Value, before: &Value) {
-    match (value, before) {
-        (Value::Histogram(now), Value::Histogram(before)) => {
-            now.count += before.count;
-            now.sum = now.sum.zip(before.sum).map(|(now, before)| now + before);
-        }
-        (Value::ExponentialHistogram(now), Value::ExponentialHistogram(before)) => {
-            now.count += before.count;
-            now.sum = now.sum.zip(before.sum).map(|(now, before)| now + before);
-        }
-        (value, before) => {
-            if let (Some(now), Some(before)) = (value.as_f64(), before.as_f64()) {
-                *value = Value::Double(now + before);
-            }
-        }
-    }
-}
-
 fn has_attributes(attributes: &Attributes, expected: &Ordered<String>) -> bool {
     expected.iter().all(|(key, text)| {
         let value = attributes.get(key);
         value.is_some_and(|value| value.to_string() == *text)
     })
-}
-
-/// The points of metrics.
-fn points(payload: &Payload) -> Vec<Point> {
-    match payload {
-        Payload::Points(points) => points.points.to_vec(),
-        Payload::Events(events) => convert::events_to_points(events),
-        Payload::Encoded(encoded) if encoded.signal == Signal::Metrics => {
-            convert::points(encoded).unwrap_or_default()
-        }
-        Payload::Encoded(_) => Vec::new(),
-    }
-}
-
-/// The series that an exporter has got.
-fn received(batches: &[&Payload]) -> Vec<ReceivedSeries> {
-    let mut all: BTreeMap<Arc<Series>, ReceivedSeries> = BTreeMap::new();
-    for point in batches.iter().flat_map(|payload| points(payload)) {
-        let series = point.series.clone();
-        match all.get_mut(&series) {
-            Some(known) => known.add(point),
-            None => drop(all.insert(series, ReceivedSeries { point })),
-        }
-    }
-    all.into_values().collect()
-}
-
-fn of_exporter(
-    expected: &Expectation,
-    gateway: &TestGateway,
-    exporter: &str,
-    exported: &Exported,
-) -> Result<(), String> {
-    let nodes = &gateway.metrics.nodes;
-    if gateway.stand_ins.page(exporter, unix_now()).is_some() {
-        return Err(format!("`{exporter}` shows a page: use `page: {exporter}`"));
-    }
-    if !nodes
-        .iter()
-        .any(|node| *node.path == *format!("exporters::{exporter}"))
-    {
-        return Err(unknown_exporter(exporter, nodes));
-    }
-    let own = exported.iter().filter(|(name, _)| name == exporter);
-    let batches: Vec<&Payload> = own.map(|(_, payload)| payload).collect();
-    if let Some(items) = expected.items {
-        let got: usize = batches.iter().map(|payload| payload.items()).sum();
-        if got != items {
-            return Err(format!("expected {items} items, `{exporter}` got {got}"));
-        }
-    }
-    if !expected.points.is_empty() {
-        let series = received(&batches);
-        expected
-            .points
-            .iter()
-            .try_for_each(|point| of_point(point, &series, exporter))?;
-    }
-    of_texts(expected, &batches, exporter)
-}
-
-/// Says that no pipeline has an exporter, and names those that there are.
-fn unknown_exporter(exporter: &str, nodes: &[NodeMetrics]) -> String {
-    let exporters = nodes.iter().filter(|node| node.class == Class::Exporter);
-    let ids: BTreeSet<&str> = exporters.map(|node| &*node.id).collect();
-    let quoted: Vec<_> = ids.iter().map(|id| format!("`{id}`")).collect();
-    let mut text = format!(
-        "no pipeline has an exporter `{exporter}`; there are {}",
-        quoted.join(", ")
-    );
-    if let Some(near) = nearest(exporter, ids) {
-        let _ = write!(text, "; did you mean `{near}`?");
-    }
-    text
-}
-
-fn of_point(expected: &ExpectedPoint, series: &[ReceivedSeries], exporter: &str) -> Result<(), String> {
-    let same: Vec<_> = series.iter().filter(|series| series.is_of(expected)).collect();
-    let is_there = same.iter().any(|series| series.is_equal(expected));
-    if is_there != expected.absent {
-        return Ok(());
-    }
-    let name = &expected.name;
-    if expected.absent {
-        let lines = same.iter().map(|series| series.line());
-        return Err(listed(&format!("`{exporter}` got series of `{name}`:"), lines));
-    }
-    let of_name: Vec<_> = series
-        .iter()
-        .filter(|series| *series.point.series.metric.name == **name)
-        .collect();
-    let shown = if same.is_empty() { of_name } else { same };
-    if shown.is_empty() {
-        let mut names: Vec<_> = series
-            .iter()
-            .map(|series| series.point.series.metric.name.to_string())
-            .collect();
-        names.sort_unstable();
-        names.dedup();
-        return Err(listed(
-            &format!("`{exporter}` got no `{name}`. It got these metrics:"),
-            names,
-        ));
-    }
-    let lines = shown.iter().map(|series| series.line());
-    Err(listed(
-        &format!("`{exporter}` got no such series of `{name}`. It got:"),
-        lines,
-    ))
-}
-
-/// Checks the texts in the requests of an exporter.
-fn of_texts(expected: &Expectation, batches: &[&Payload], exporter: &str) -> Result<(), String> {
-    if expected.contains.is_empty() && expected.absent.is_empty() {
-        return Ok(());
-    }
-    let requests = batches.iter().map(|payload| json::to_json(&payload.encode()));
-    let requests: Vec<String> = requests.filter_map(Result::ok).collect();
-    let is_there = |text: &String| requests.iter().any(|request| request.contains(text));
-    if let Some(text) = expected.contains.iter().find(|text| !is_there(text)) {
-        let what = format!("no request of `{exporter}` has `{text}`. It got:");
-        return Err(listed(&what, requests));
-    }
-    match expected.absent.iter().find(|text| is_there(text)) {
-        Some(text) => Err(format!("a request of `{exporter}` has `{text}`")),
-        None => Ok(()),
-    }
 }
 
 fn of_page(expected: &Expectation, text: &str) -> Result<(), String> {
@@ -417,7 +197,7 @@ fn of_drops(expected: &ExpectedDrop, gateway: &TestGateway) -> Result<(), String
     let known = Reason::ALL.into_iter().find(|known| known.name() == reason);
     let known = known.ok_or_else(|| {
         let names: Vec<_> = Reason::ALL.iter().map(|reason| reason.name()).collect();
-        format!("`{reason}` is no reason: expected one of {}", names.join(", "))
+        format!("`{reason}` is not a reason: expected one of {}", names.join(", "))
     })?;
     let nodes = gateway.metrics.nodes.iter();
     let nodes: Vec<_> = nodes
@@ -443,9 +223,9 @@ fn of_drops(expected: &ExpectedDrop, gateway: &TestGateway) -> Result<(), String
     });
     let lines: Vec<_> = lines.collect();
     let shown = if lines.is_empty() {
-        "Nothing is dropped"
+        "No item is dropped"
     } else {
-        "Dropped are:"
+        "These are dropped:"
     };
     let what = format!("expected {items} items dropped by `{reason}`. {shown}");
     Err(listed(&what, lines))

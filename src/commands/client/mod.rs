@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
-//! Functions of the commands that query a running gateway: they find it, query it and show its answers.
+//! The client of the commands that query a running gateway: the endpoint, the credentials and the requests. `events`
+//! reads streams, and `print` has the form of the answers for people.
+
+mod events;
+mod print;
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -13,6 +17,9 @@ use hyper::body::Incoming;
 use hyper_util::client::legacy::Client as Http;
 use serde_json::Value;
 
+pub(super) use self::events::{EventStream, StreamEvent};
+use self::print::printable_lines;
+pub(super) use self::print::{labels, number, printable, printable_json, sparkline, table};
 use super::Failure;
 use crate::component::Held;
 use crate::config::read_file;
@@ -23,7 +30,7 @@ use crate::net::tls::{ALPN_HTTP, TlsClientConfig};
 /// A longer answer is not read.
 const MAX_ANSWER: usize = 256 << 20;
 
-/// The help for answers that want credentials.
+/// The help for an answer 401.
 const TOKEN_HINT: &str = "set TIDEGATE_TOKEN_FILE or TIDEGATE_TOKEN to the bearer token, or use `--header`";
 
 /// How long an answer may take to begin.
@@ -43,7 +50,7 @@ pub struct GatewayArgs {
     /// A header of every request as `NAME: VALUE`, for example `Authorization: Bearer ...`
     #[arg(long = "header", global = true, value_name = "HEADER")]
     headers: Vec<String>,
-    /// File with a bearer token for the gateway. A header `Authorization` of `--header` goes first
+    /// File with a bearer token for the gateway. A header `Authorization` of `--header` replaces it
     #[arg(
         long,
         global = true,
@@ -55,7 +62,7 @@ pub struct GatewayArgs {
     /// PEM file of the certificates to trust for https
     #[arg(long, global = true, value_name = "FILE")]
     ca_file: Option<PathBuf>,
-    /// Whether the gateway gets a token.
+    /// Whether requests have the token.
     #[arg(skip = true)]
     has_token: bool,
 }
@@ -134,8 +141,13 @@ impl Client {
         })
     }
 
+    /// Opens a stream of events.
+    pub(super) async fn events(&self, path: &str, form: &[(&str, &str)]) -> Result<EventStream, Failure> {
+        Ok(EventStream::new(self.open(path, form).await?))
+    }
+
     /// Opens a page.
-    pub(super) async fn open(&self, path: &str, form: &[(&str, &str)]) -> Result<Incoming, Failure> {
+    async fn open(&self, path: &str, form: &[(&str, &str)]) -> Result<Incoming, Failure> {
         let query = form_urlencoded::Serializer::new(String::new())
             .extend_pairs(form)
             .finish();
@@ -262,7 +274,7 @@ fn why(body: &[u8]) -> Option<String> {
     })
 }
 
-/// Runs a command that asks.
+/// Runs a command that queries the gateway.
 pub(super) fn run<F: Future<Output = Result<(), Failure>>>(
     place: &GatewayArgs,
     ask: impl FnOnce(Client) -> F,
@@ -273,157 +285,9 @@ pub(super) fn run<F: Future<Output = Result<(), Failure>>>(
     runtime.block_on(ask(client))
 }
 
-/// Labels as PromQL writes them, without the name.
-pub(super) fn labels(object: &Value) -> String {
-    let pairs = object.as_object().into_iter().flatten();
-    let pairs = pairs
-        .filter(|(key, _)| *key != "__name__")
-        .map(|(key, value)| match value {
-            Value::String(text) => format!("{}={text:?}", printable(key)),
-            other => format!("{}=\"{}\"", printable(key), printable(&other.to_string())),
-        });
-    let pairs: Vec<String> = pairs.collect();
-    if pairs.is_empty() {
-        String::new()
-    } else {
-        format!("{{{}}}", pairs.join(", "))
-    }
-}
-
-/// A number in a few digits, but a whole number in all of its digits up to 15; `-` where there is none.
-pub(super) fn number(value: &Value) -> String {
-    let Some(number) = value.as_f64() else {
-        return "-".to_owned();
-    };
-    match number.abs() {
-        size if (1e9..1e15).contains(&size) && size.fract() == 0.0 => format!("{number}"),
-        size if size != 0.0 && !(1e-3..1e9).contains(&size) => format!("{number:.3e}"),
-        size => {
-            // Digits that matter: three behind the point, and more where the number is small.
-            let decimals = match size {
-                ..1e-2 => 6,
-                ..1e-1 => 5,
-                ..1.0 => 4,
-                _ => 3,
-            };
-            let text = format!("{number:.decimals$}");
-            if text.contains('.') {
-                text.trim_end_matches('0').trim_end_matches('.').to_owned()
-            } else {
-                text
-            }
-        }
-    }
-}
-
-/// Numbers as a line of eight heights.
-pub(super) fn sparkline(numbers: &[f64]) -> String {
-    const HEIGHTS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
-    let least = numbers.iter().copied().fold(f64::INFINITY, f64::min);
-    let most = numbers.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-    let height = |number: &f64| {
-        if most > least {
-            HEIGHTS[(((number - least) / (most - least)) * 7.0).round() as usize % 8]
-        } else {
-            HEIGHTS[0]
-        }
-    };
-    numbers
-        .iter()
-        .filter(|number| number.is_finite())
-        .map(height)
-        .collect()
-}
-
-/// The text without characters that a terminal obeys: names come from outside.
-pub(super) fn printable(text: &str) -> String {
-    let mut printable = String::with_capacity(text.len());
-    for c in text.chars() {
-        if is_obeyed(c) {
-            printable.extend(c.escape_default());
-        } else {
-            printable.push(c);
-        }
-    }
-    printable
-}
-
-/// The same for a text of several lines.
-fn printable_lines(text: &str) -> String {
-    let lines: Vec<String> = text.lines().map(printable).collect();
-    lines.join("\n")
-}
-
-/// JSON without characters that a terminal obeys. They are in strings only, so JSON has escapes for them.
-pub(super) fn printable_json(line: &str) -> String {
-    let mut printable = String::with_capacity(line.len());
-    for c in line.chars() {
-        if is_obeyed(c) {
-            printable.push_str(&format!("\\u{:04x}", u32::from(c)));
-        } else {
-            printable.push(c);
-        }
-    }
-    printable
-}
-
-/// Whether a terminal obeys a character. None of them is above U+FFFF.
-fn is_obeyed(c: char) -> bool {
-    c.is_control() || BIDIRECTIONAL.contains(c)
-}
-
-/// Characters that change the order of others.
-const BIDIRECTIONAL: &str =
-    "\u{61c}\u{200e}\u{200f}\u{202a}\u{202b}\u{202c}\u{202d}\u{202e}\u{2066}\u{2067}\u{2068}\u{2069}";
-
-/// Rows under a head, as wide as need be; the first column to the left.
-pub(super) fn table(head: &[&str], rows: &[Vec<String>]) -> String {
-    let rows = rows
-        .iter()
-        .map(|row| row.iter().map(|cell| printable(cell)).collect());
-    let rows: Vec<Vec<String>> = rows.collect();
-    let widths: Vec<usize> = (0..head.len())
-        .map(|column| {
-            let cells = rows.iter().filter_map(|row| row.get(column));
-            let longest = cells.map(|cell| cell.chars().count()).max();
-            longest.unwrap_or(0).max(head[column].len())
-        })
-        .collect();
-    let mut text = String::new();
-    let head = head.iter().map(|word| (*word).to_owned()).collect();
-    for row in std::iter::once(&head).chain(&rows) {
-        let cells = row
-            .iter()
-            .zip(&widths)
-            .map(|(cell, width)| format!("{cell:<width$}"));
-        let line: Vec<String> = cells.collect();
-        text.push_str(line.join("  ").trim_end());
-        text.push('\n');
-    }
-    text
-}
-
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-
     use super::*;
-
-    #[test]
-    fn names_in_a_table_can_t_write_to_the_terminal() {
-        let rows = [vec!["a\u{1b}[2J\nb\u{202e}c".to_owned()]];
-        assert_eq!(table(&["NAME"], &rows), "NAME\na\\u{1b}[2J\\nb\\u{202e}c\n");
-    }
-
-    #[test]
-    fn errors_and_json_can_t_write_to_the_terminal() {
-        assert_eq!(printable_lines("a\u{1b}[2J\nb\u{9b}"), "a\\u{1b}[2J\nb\\u{9b}");
-        let line = json!({"a": "b\u{9b}2J\u{202e}c\u{7f}\u{1b}"});
-        let shown = printable_json(&line.to_string());
-        assert!(!shown.contains(is_obeyed), "{shown}");
-        let read: Value = serde_json::from_str(&shown).unwrap();
-        assert_eq!(read, line);
-    }
 
     #[test]
     fn a_wrong_header_is_not_repeated_in_the_error() {
@@ -446,50 +310,6 @@ mod tests {
     }
 
     #[test]
-    fn numbers_and_labels_are_short() {
-        let all = [
-            json!(0.0),
-            json!(12.5),
-            json!(1e12),
-            json!(19_460_000_001_u64),
-            json!(1e15),
-            json!(1_975_038_045.8),
-            json!(0.00001),
-            json!(null),
-            json!(-3),
-            json!(0.021_734),
-            json!(0.001_234_6),
-            json!(0.812_345),
-            json!(1234.5678),
-        ];
-        assert_eq!(
-            all.map(|value| number(&value)),
-            [
-                "0",
-                "12.5",
-                "1000000000000",
-                "19460000001",
-                "1.000e15",
-                "1.975e9",
-                "1.000e-5",
-                "-",
-                "-3",
-                "0.02173",
-                "0.001235",
-                "0.8123",
-                "1234.568"
-            ]
-        );
-        assert_eq!(
-            labels(&json!({"__name__": "x", "a": "1\"", "b": 2})),
-            r#"{a="1\"", b="2"}"#
-        );
-        assert_eq!(labels(&json!({})), "");
-        let hostile = labels(&json!({"a\u{1b}": "b\u{1b}", "c": ["\u{9b}"]}));
-        assert!(!hostile.contains(is_obeyed), "{hostile}");
-    }
-
-    #[test]
     fn an_endpoint_needs_no_scheme() {
         for (endpoint, expected) in [
             ("localhost:8080", "http://localhost:8080"),
@@ -498,11 +318,5 @@ mod tests {
         ] {
             assert_eq!(base(endpoint), expected);
         }
-    }
-
-    #[test]
-    fn a_sparkline_spans_what_it_shows() {
-        assert_eq!(sparkline(&[0.0, 3.5, 7.0]), "▁▅█");
-        assert_eq!(sparkline(&[2.0, f64::NAN, 2.0]), "▁▁");
     }
 }
