@@ -12,7 +12,7 @@ use super::*;
 use crate::batch::{Batch, Signal, json, wire};
 use crate::component::graph_metrics::GraphMetrics;
 use crate::component::overview::{Overview, PipelineOverview};
-use crate::component::tap::{TapPoint, TapSide, TapSite, TapTarget, Taps};
+use crate::component::tap::{ComponentSide, TapPoint, TapSide, TapSite, TapTarget, Taps};
 use crate::component::testing::{context, options, settings};
 use crate::component::{Account, Lifecycle};
 use crate::config::Class;
@@ -40,13 +40,19 @@ async fn started(options: &str) -> Admin {
     admin
 }
 
-fn input_of_debug(admin: &Admin) -> Arc<TapPoint> {
-    admin.base.shared.taps.point(TapSite {
+fn side_of_debug() -> ComponentSide {
+    ComponentSide {
         class: Class::Exporter,
         id: "debug".into(),
+        side: TapSide::Input,
+    }
+}
+
+fn point_at_debug(admin: &Admin) -> Arc<TapPoint> {
+    admin.base.shared.taps.point(TapSite {
+        component: side_of_debug(),
         pipeline: Some("logs".into()),
         signal: Signal::Logs,
-        side: TapSide::Input,
     })
 }
 
@@ -60,7 +66,7 @@ fn logs(records: usize) -> Batch {
 
 /// The events of a tap that ends, while batches pass.
 async fn events(admin: &Admin, parameters: &str, batch: Batch) -> Vec<(String, Value)> {
-    let (endpoint, point) = (admin.local(), input_of_debug(admin));
+    let (endpoint, point) = (admin.local(), point_at_debug(admin));
     let path = format!("{PATH}?component=debug&{parameters}");
     let asked = tokio::spawn(async move { fetch(&endpoint, "GET", &path).await });
     while !asked.is_finished() {
@@ -95,20 +101,14 @@ async fn a_tap_shows_its_items_then_skipped_batches_and_the_end() {
 #[tokio::test]
 async fn a_large_batch_is_read_in_order_and_its_memory_is_given_back() {
     let (taps, memory) = (Arc::<Taps>::default(), Arc::<Account>::default());
-    let (class, side) = (Class::Exporter, TapSide::Input);
-    let id: Arc<str> = "debug".into();
     let site = TapSite {
-        class,
-        id: id.clone(),
+        component: side_of_debug(),
         pipeline: None,
         signal: Signal::Logs,
-        side,
     };
     let target = TapTarget {
-        class,
-        id,
+        component: side_of_debug(),
         pipeline: None,
-        side,
     };
     let point = taps.point(site);
     let mut reader = taps.open(target, 1, &memory).unwrap();
