@@ -49,7 +49,7 @@ exporters:
     headers: {{api-key: "a-secret-key"}}
     sending_queue: {{queue_size: 100}}
 extensions:
-  admin: {{endpoint: "127.0.0.1:{admin}"{auth}}}
+  admin: {{endpoint: "127.0.0.1:{admin}"{options}}}
 {extensions}
 service:
   extensions: [{order}admin]
@@ -87,16 +87,19 @@ def free_ports(count: int) -> list[int]:
 
 
 class Gateway:
-    """A gateway, simulated agents, and a thread that sends points, log records and StatsD lines."""
+    """A gateway, simulated agents, and a thread that sends points, log records and StatsD lines.
 
-    def __init__(self, directory: Path, auth: str = "", extensions: str = "", order: str = "", is_loaded: bool = True) -> None:
+    `options` are further options of `admin`, each with a comma before it.
+    """
+
+    def __init__(self, directory: Path, options: str = "", extensions: str = "", order: str = "", is_loaded: bool = True) -> None:
         self.is_loaded = is_loaded
         (directory / "rings").mkdir()
         self.directory = directory
         self.admin, self.otlp, self.own = free_ports(3)
         self.config = directory / "gateway.yaml"
         values = {"admin": self.admin, "otlp": self.otlp, "own": self.own}
-        self.config.write_text(CONFIG.format(**values, directory=directory, auth=auth, extensions=extensions, order=order))
+        self.config.write_text(CONFIG.format(**values, directory=directory, options=options, extensions=extensions, order=order))
         self.stopping = threading.Event()
         self.log = (directory / "log").open("w")
         self.processes: list[subprocess.Popen[bytes]] = []

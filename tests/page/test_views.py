@@ -147,14 +147,25 @@ def test_a_query_has_a_table_a_graph_and_an_error_with_its_reason(watched: kit.W
     assert len(watched.errors) == 1 and "400" in watched.errors[0]
 
 
-def test_the_tap_shows_items_or_why_there_are_none(watched: kit.Watched) -> None:
+def test_the_tap_shows_the_items_of_a_component_and_stops_at_its_limit(watched: kit.Watched) -> None:
     page = watched.open("tap/receivers%3A%3Aotlp")
+    page.get_by_label("Where").fill('queue_depth{model=~"<.*"}')
+    page.locator("#limit").fill("2")
     page.get_by_role("button", name="Start").click()
-    reason = page.get_by_role("alert")
-    expect(reason.or_(page.locator(".items li").first)).to_be_visible()
-    if reason.count() > 0:
-        expect(reason).to_contain_text(re.compile("no tap|not allowed"))
+    main = page.locator("main")
+    expect(main).to_contain_text("2 items, 0 batches skipped. It ended: limit.")
+    items = page.locator(".items li")
+    expect(items).to_have_count(2)
+    for index in range(2):
+        expect(items.nth(index)).to_contain_text('"name": "queue_depth"')
+        expect(items.nth(index)).to_contain_text(kit.HOSTILE)
+    assert main.locator("img").count() == 0
     watched.picture("tap")
+    page.get_by_label("Component").fill("receivers::otpl")
+    page.get_by_role("button", name="Start").click()
+    expect(page.get_by_role("alert")).to_contain_text("no pipeline has the component `receivers::otpl`")
+    # The browser logs the status of the refused tap.
+    assert len(watched.errors) == 1 and "404" in watched.errors[0]
 
 
 def test_the_page_works_without_a_mouse(watched: kit.Watched) -> None:
