@@ -108,6 +108,28 @@ def test_the_ledger_adds_up(watched: kit.Watched) -> None:
     assert [sum(column) for column in zip(*parts)] == total
 
 
+def test_the_ledger_has_the_numbers_of_the_sender(watched: kit.Watched, gateway: kit.Gateway) -> None:
+    page = watched.open("ledger")
+    receivers = page.get_by_role("table", name="Receivers, items since the start")
+    row = receivers.get_by_role("row", name=re.compile("^otlp logs"))
+    expect(row).to_be_visible()
+
+    def sent() -> list[int]:
+        """Log records that the gateway accepted and refused, as its answers say."""
+        return [answers["logs"] * kit.RECORDS for answers in (gateway.accepted, gateway.refused)]
+
+    def shown() -> list[int]:
+        cells = row.evaluate("(row) => [...row.cells].slice(2, 4).map((cell) => cell.textContent)")
+        return [int(cell.replace(",", "")) for cell in cells]
+
+    kit.wait_for("a refused request", lambda: all(sent()), 60)
+    before = sent()
+    kit.wait_for("the page of this moment", lambda: all(now >= then for now, then in zip(shown(), before)))
+    now, after = shown(), sent()
+    # One request may have no answer yet.
+    assert all(now[index] <= after[index] + kit.RECORDS for index in range(2)), (now, after)
+
+
 def test_rings_keep_their_order(watched: kit.Watched) -> None:
     page = watched.open("sources")
     table = page.get_by_role("table", name="NIXL rings")
