@@ -150,8 +150,8 @@ async fn requests_without_permission_or_component_are_refused() {
     }
 }
 
-/// The status of a request for a tap that a web page of `site` sends.
-async fn status_for_site(admin: &Admin, site: &str) -> String {
+/// Opens a tap from a web page of `site`. It gives the connection and the status.
+async fn open_from_site(admin: &Admin, site: &str) -> (TcpStream, String) {
     let Endpoint::Tcp { host, port } = admin.local() else {
         panic!("not TCP");
     };
@@ -161,7 +161,24 @@ async fn status_for_site(admin: &Admin, site: &str) -> String {
     stream.write_all(request.as_bytes()).await.unwrap();
     let mut status = [0; "HTTP/1.1 200".len()];
     stream.read_exact(&mut status).await.unwrap();
-    String::from_utf8_lossy(&status).into_owned()
+    (stream, String::from_utf8_lossy(&status).into_owned())
+}
+
+async fn status_for_site(admin: &Admin, site: &str) -> String {
+    open_from_site(admin, site).await.1
+}
+
+#[tokio::test]
+async fn a_client_that_leaves_makes_room_for_another_tap() {
+    let admin = started("tap: true, max_taps: 1").await;
+    let (first, status) = open_from_site(&admin, "none").await;
+    assert_eq!(status, "HTTP/1.1 200");
+    let (status, body) = fetch(&admin.local(), "GET", &format!("{PATH}?component=debug")).await;
+    assert_eq!(status, 503);
+    assert!(body.contains("`max_taps`"), "{body}");
+    drop(first);
+    let next = async { while status_for_site(&admin, "none").await != "HTTP/1.1 200" {} };
+    tokio::time::timeout(Duration::from_secs(30), next).await.unwrap();
 }
 
 #[tokio::test]
