@@ -12,7 +12,7 @@ from playwright.sync_api import Browser
 
 @pytest.fixture(scope="session")
 def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[kit.Gateway]:
-    with kit.Gateway(tmp_path_factory.mktemp("gateway")) as running:
+    with kit.Gateway(tmp_path_factory.mktemp("gateway"), ", tap: true") as running:
         yield running
 
 

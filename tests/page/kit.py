@@ -14,6 +14,7 @@ import threading
 import time
 import urllib.error
 import urllib.request
+from collections import Counter
 from pathlib import Path
 from typing import Any, Callable, Iterator
 
@@ -21,6 +22,9 @@ from playwright.sync_api import Browser, Page, sync_playwright
 
 ROOT = Path(__file__).parents[2]
 PICTURES = Path(os.environ.get("TIDEGATE_PICTURES", ROOT / "target/page"))
+
+# Log records in each request.
+RECORDS = 20
 
 # A text that would run if a view read it as HTML.
 HOSTILE = "<img src=x onerror=document.title='run'>"
@@ -49,7 +53,7 @@ exporters:
     headers: {{api-key: "a-secret-key"}}
     sending_queue: {{queue_size: 100}}
 extensions:
-  admin: {{endpoint: "127.0.0.1:{admin}"{auth}}}
+  admin: {{endpoint: "127.0.0.1:{admin}"{options}}}
 {extensions}
 service:
   extensions: [{order}admin]
@@ -87,17 +91,23 @@ def free_ports(count: int) -> list[int]:
 
 
 class Gateway:
-    """A gateway, simulated agents, and a thread that sends points, log records and StatsD lines."""
+    """A gateway, simulated agents, and a thread that sends points, log records and StatsD lines.
 
-    def __init__(self, directory: Path, auth: str = "", extensions: str = "", order: str = "", is_loaded: bool = True) -> None:
+    `options` are further options of `admin`, each with a comma before it.
+    """
+
+    def __init__(self, directory: Path, options: str = "", extensions: str = "", order: str = "", is_loaded: bool = True) -> None:
         self.is_loaded = is_loaded
         (directory / "rings").mkdir()
         self.directory = directory
         self.admin, self.otlp, self.own = free_ports(3)
         self.config = directory / "gateway.yaml"
         values = {"admin": self.admin, "otlp": self.otlp, "own": self.own}
-        self.config.write_text(CONFIG.format(**values, directory=directory, auth=auth, extensions=extensions, order=order))
+        self.config.write_text(CONFIG.format(**values, directory=directory, options=options, extensions=extensions, order=order))
         self.stopping = threading.Event()
+        # Requests by signal, as the gateway has answered them.
+        self.accepted: Counter[str] = Counter()
+        self.refused: Counter[str] = Counter()
         self.log = (directory / "log").open("w")
         self.processes: list[subprocess.Popen[bytes]] = []
 
@@ -150,7 +160,7 @@ class Gateway:
             step += 1
             try:
                 self.post("metrics", points(step))
-                self.post("logs", records(20))
+                self.post("logs", records(RECORDS))
                 statsd.sendto(b"requests:3|c\nlatency:12|ms", str(self.directory / "statsd.sock"))
             except OSError:
                 # The vendor is broken, so that the gateway refuses log records in the end.
@@ -161,8 +171,10 @@ class Gateway:
         request = urllib.request.Request(url, json.dumps(body).encode(), {"content-type": "application/json"})
         try:
             urllib.request.urlopen(request, timeout=5).close()
+            self.accepted[signal] += 1
         except urllib.error.HTTPError as refused:
             refused.close()
+            self.refused[signal] += 1
 
 
 def attribute(key: str, value: str) -> dict[str, Any]:

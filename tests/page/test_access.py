@@ -58,3 +58,12 @@ def test_a_browser_asks_for_a_name_and_a_password(browser: Browser, tmp_path: Pa
         with kit.Watched(browser, gateway.url, http_credentials=credentials) as watched:
             expect(watched.open("ledger").locator("main")).to_contain_text("all components")
             assert watched.errors == []
+
+
+def test_a_tap_that_is_not_allowed_says_what_allows_it(browser: Browser, tmp_path: Path) -> None:
+    with kit.Gateway(tmp_path, is_loaded=False) as gateway, kit.Watched(browser, gateway.url) as watched:
+        page = watched.open("tap/receivers%3A%3Aotlp")
+        page.get_by_role("button", name="Start").click()
+        expect(page.get_by_role("alert")).to_contain_text("not allowed: a tap shows the contents of data")
+        expect(page.get_by_role("alert")).to_contain_text("`tap: true`")
+        assert page.locator(".items li").count() == 0

@@ -108,6 +108,28 @@ def test_the_ledger_adds_up(watched: kit.Watched) -> None:
     assert [sum(column) for column in zip(*parts)] == total
 
 
+def test_the_ledger_has_the_numbers_of_the_sender(watched: kit.Watched, gateway: kit.Gateway) -> None:
+    page = watched.open("ledger")
+    receivers = page.get_by_role("table", name="Receivers, items since the start")
+    row = receivers.get_by_role("row", name=re.compile("^otlp logs"))
+    expect(row).to_be_visible()
+
+    def sent() -> list[int]:
+        """Log records that the gateway accepted and refused, as its answers say."""
+        return [answers["logs"] * kit.RECORDS for answers in (gateway.accepted, gateway.refused)]
+
+    def shown() -> list[int]:
+        cells = row.evaluate("(row) => [...row.cells].slice(2, 4).map((cell) => cell.textContent)")
+        return [int(cell.replace(",", "")) for cell in cells]
+
+    kit.wait_for("a refused request", lambda: all(sent()), 60)
+    before = sent()
+    kit.wait_for("the page of this moment", lambda: all(now >= then for now, then in zip(shown(), before)))
+    now, after = shown(), sent()
+    # One request may have no answer yet.
+    assert all(now[index] <= after[index] + kit.RECORDS for index in range(2)), (now, after)
+
+
 def test_rings_keep_their_order(watched: kit.Watched) -> None:
     page = watched.open("sources")
     table = page.get_by_role("table", name="NIXL rings")
@@ -147,14 +169,25 @@ def test_a_query_has_a_table_a_graph_and_an_error_with_its_reason(watched: kit.W
     assert len(watched.errors) == 1 and "400" in watched.errors[0]
 
 
-def test_the_tap_shows_items_or_why_there_are_none(watched: kit.Watched) -> None:
+def test_the_tap_shows_the_items_of_a_component_and_stops_at_its_limit(watched: kit.Watched) -> None:
     page = watched.open("tap/receivers%3A%3Aotlp")
+    page.get_by_label("Where").fill('queue_depth{model=~"<.*"}')
+    page.locator("#limit").fill("2")
     page.get_by_role("button", name="Start").click()
-    reason = page.get_by_role("alert")
-    expect(reason.or_(page.locator(".items li").first)).to_be_visible()
-    if reason.count() > 0:
-        expect(reason).to_contain_text(re.compile("no tap|not allowed"))
+    main = page.locator("main")
+    expect(main).to_contain_text("2 items, 0 batches skipped. It ended: limit.")
+    items = page.locator(".items li")
+    expect(items).to_have_count(2)
+    for index in range(2):
+        expect(items.nth(index)).to_contain_text('"name": "queue_depth"')
+        expect(items.nth(index)).to_contain_text(kit.HOSTILE)
+    assert main.locator("img").count() == 0
     watched.picture("tap")
+    page.get_by_label("Component").fill("receivers::otpl")
+    page.get_by_role("button", name="Start").click()
+    expect(page.get_by_role("alert")).to_contain_text("no pipeline has the component `receivers::otpl`")
+    # The browser logs the status of the refused tap.
+    assert len(watched.errors) == 1 and "404" in watched.errors[0]
 
 
 def test_the_page_works_without_a_mouse(watched: kit.Watched) -> None:

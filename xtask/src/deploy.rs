@@ -6,7 +6,7 @@
 use std::path::PathBuf;
 
 use crate::test::workspace;
-use crate::{Outcome, golang, process, testenv};
+use crate::{Outcome, golang, pytest, testenv};
 
 const HELM: golang::GoTool = golang::GoTool {
     name: "helm",
@@ -35,27 +35,13 @@ pub(crate) fn pytest(
     let programs = [
         ("TIDEGATE_HELM", HELM.installed()?),
         ("TIDEGATE_SYSTEMD", part("systemd")),
-        ("TIDEGATE_BINARY", process::target().join("debug/tidegate")),
         ("TIDEGATE_HADOLINT", part("deploy-tools/bin/hadolint")),
         ("TIDEGATE_PROMTOOL", part("debian-unstable/usr/bin/promtool")),
     ];
-    process::stream(process::cargo().args(["build", "--quiet", "--bin", "tidegate"]))?;
-    let parts = [part("deploy-tools"), part("python-tools")];
-    let parts = parts
-        .into_iter()
-        .chain(paths.iter().map(|path| workspace().join(path)));
-    let path = std::env::join_paths(parts).map_err(|error| error.to_string())?;
-    process::stream(
-        process::by_hand("python3")
-            .args(["-m", "pytest", "-p", "no:cacheprovider"])
-            .args(what)
-            .args(arguments)
-            .current_dir(workspace())
-            .env("PYTHONPATH", path)
-            .env("PYTHONDONTWRITEBYTECODE", "1")
-            .envs(programs)
-            .envs(others.iter().cloned()),
-    )
+    let programs: Vec<(&str, PathBuf)> = programs.into_iter().chain(others.iter().cloned()).collect();
+    let mut folders = vec![part("deploy-tools"), part("python-tools")];
+    folders.extend(paths.iter().map(|path| workspace().join(path)));
+    pytest::run(what, &folders, &programs, arguments)
 }
 
 fn part(path: &str) -> PathBuf {

@@ -26,6 +26,7 @@ mod metadata;
 mod page;
 mod pgo;
 mod process;
+mod pytest;
 mod python;
 mod rules;
 mod sdk;

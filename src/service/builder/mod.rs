@@ -20,7 +20,7 @@ use super::tables::TableReaders;
 use super::writers::SeriesWriter;
 use crate::batch::Signal;
 use crate::component::graph_metrics::{GraphMetrics, NodeMetrics, ReceiverMetrics};
-use crate::component::tap::{TapPoint, TapSide, TapSite};
+use crate::component::tap::{ComponentSide, TapPoint, TapSide, TapSite};
 use crate::component::{
     ComponentError, Consumer, Context, Downstream, DownstreamState, Edge, Entry, EntryCounts, Factory,
     FanOut, Ledger, Shared, TableHandle,
@@ -209,11 +209,13 @@ impl<'a> Builder<'a> {
     /// The point that copies what enters or leaves a component.
     fn tap_point(&self, position: Position<'_>, signal: Signal, side: TapSide) -> Arc<TapPoint> {
         self.shared.taps.point(TapSite {
-            class: position.class,
-            id: position.id.to_string().into(),
+            component: ComponentSide {
+                class: position.class,
+                id: position.id.to_string().into(),
+                side,
+            },
             pipeline: position.pipeline.map(|pipeline| pipeline.to_string().into()),
             signal,
-            side,
         })
     }
 

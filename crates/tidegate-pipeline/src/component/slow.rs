@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
+use parking_lot::Mutex;
 
 use crate::batch::Signal;
 
@@ -51,6 +52,8 @@ pub trait Observer: Send + Sync {
 pub struct Slowness {
     has_observers: AtomicBool,
     observers: ArcSwap<Observers>,
+    /// Held during a change, so that `has_observers` always agrees with the list after it.
+    changing: Mutex<()>,
 }
 
 type Observers = Vec<(Duration, Arc<dyn Observer>)>;
@@ -58,23 +61,21 @@ type Observers = Vec<(Duration, Arc<dyn Observer>)>;
 impl Slowness {
     /// Adds an observer of stages that take at least `threshold`.
     pub fn observe(&self, threshold: Duration, observer: Arc<dyn Observer>) {
-        self.observers.rcu(|known| {
-            let mut all = Observers::clone(known);
-            all.push((threshold, observer.clone()));
-            all
-        });
-        self.has_observers.store(true, Relaxed);
+        self.change(|all| all.push((threshold, observer)));
     }
 
     /// Removes an observer.
     pub fn forget(&self, observer: &Arc<dyn Observer>) {
-        self.observers.rcu(|known| {
-            let mut all = Observers::clone(known);
-            all.retain(|(_, one)| !Arc::ptr_eq(one, observer));
-            all
-        });
-        self.has_observers
-            .store(!self.observers.load().is_empty(), Relaxed);
+        self.change(|all| all.retain(|(_, one)| !Arc::ptr_eq(one, observer)));
+    }
+
+    fn change(&self, change: impl FnOnce(&mut Observers)) {
+        let _one_at_a_time = self.changing.lock();
+        let mut all = Observers::clone(&self.observers.load());
+        change(&mut all);
+        let has_observers = !all.is_empty();
+        self.observers.store(Arc::new(all));
+        self.has_observers.store(has_observers, Relaxed);
     }
 
     /// The current time, if there is an observer.
@@ -102,8 +103,6 @@ impl Slowness {
 
 #[cfg(test)]
 mod tests {
-    use parking_lot::Mutex;
-
     use super::*;
 
     #[derive(Default)]
@@ -144,5 +143,10 @@ mod tests {
             (of(&first), of(&second), of(&distant)),
             (vec![1], vec![2], Vec::new())
         );
+        let others: [Arc<dyn Observer>; 2] = [second, distant];
+        for one in &others {
+            slowness.forget(one);
+        }
+        assert_eq!(slowness.start(), None, "nothing is timed without observers");
     }
 }

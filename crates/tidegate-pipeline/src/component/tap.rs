@@ -49,32 +49,35 @@ pub enum TapSide {
     Output,
 }
 
-/// The position of a tap point in the graph.
+/// A component and its side.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct TapSite {
+pub struct ComponentSide {
     /// The class of the component.
     pub class: Class,
     /// The id of the component: `batch/large`.
     pub id: Arc<str>,
+    /// The side of the component.
+    pub side: TapSide,
+}
+
+/// The position of a tap point in the graph.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TapSite {
+    /// The component and the side of it that the edge is at.
+    pub component: ComponentSide,
     /// The pipeline. `None`: the edge leads to all pipelines of the signal.
     pub pipeline: Option<Arc<str>>,
     /// The signal of the batches.
     pub signal: Signal,
-    /// The side of the component.
-    pub side: TapSide,
 }
 
 /// The edges that a tap copies from, in this graph and in later ones.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TapTarget {
-    /// The class of the component.
-    pub class: Class,
-    /// The id of the component.
-    pub id: Arc<str>,
+    /// The component and the side of it that the edges are at.
+    pub component: ComponentSide,
     /// Only edges of this pipeline. Edges to all pipelines of its signal count as its edges.
     pub pipeline: Option<Arc<str>>,
-    /// The side of the component.
-    pub side: TapSide,
 }
 
 impl TapTarget {
@@ -84,7 +87,7 @@ impl TapTarget {
             (Some(wanted), Some(pipeline)) => wanted == pipeline,
             (Some(wanted), None) => wanted.split('/').next() == Some(site.signal.name()),
         };
-        is_in_pipeline && (self.class, &self.id, self.side) == (site.class, &site.id, site.side)
+        is_in_pipeline && self.component == site.component
     }
 }
 
@@ -341,22 +344,26 @@ mod tests {
     use super::*;
     use crate::delivery::testing::opaque;
 
-    fn site(id: &str, pipeline: Option<&str>, side: TapSide) -> TapSite {
-        TapSite {
+    fn component(id: &str, side: TapSide) -> ComponentSide {
+        ComponentSide {
             class: Class::Processor,
             id: id.into(),
+            side,
+        }
+    }
+
+    fn site(id: &str, pipeline: Option<&str>, side: TapSide) -> TapSite {
+        TapSite {
+            component: component(id, side),
             pipeline: pipeline.map(Into::into),
             signal: Signal::Logs,
-            side,
         }
     }
 
     fn target(id: &str, pipeline: Option<&str>) -> TapTarget {
         TapTarget {
-            class: Class::Processor,
-            id: id.into(),
+            component: component(id, TapSide::Output),
             pipeline: pipeline.map(Into::into),
-            side: TapSide::Output,
         }
     }
 
@@ -378,6 +385,9 @@ mod tests {
         assert!(!target("a", Some("logs")).covers(&site("a", Some("logs/x"), output)));
         assert!(!target("b", None).covers(&site("a", None, output)));
         assert!(!target("a", None).covers(&site("a", None, TapSide::Input)));
+        let mut connector = site("a", None, output);
+        connector.component.class = Class::Connector;
+        assert!(!target("a", None).covers(&connector));
     }
 
     #[tokio::test]

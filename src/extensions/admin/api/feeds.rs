@@ -234,3 +234,24 @@ async fn publish(
         to.send(permit, event, page.len());
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_page_is_new_only_if_it_differs_and_is_kept_only_for_readers() {
+        let feeds = Feeds::new();
+        let feed = &feeds.0[0];
+        let mut newest = feed.newest.subscribe();
+        for (page, is_new) in [("a", true), ("a", false), ("b", true)] {
+            feed.update(page.into());
+            assert_eq!(newest.has_changed().unwrap(), is_new, "{page}");
+            assert_eq!(&**newest.borrow_and_update(), page);
+        }
+        assert!(!feed.ends());
+        drop(newest);
+        assert!(feed.ends());
+        assert!(feed.newest.borrow().is_empty());
+    }
+}

@@ -109,7 +109,7 @@ fn latency(own: &[OwnQueue<'_>], now: Instant) -> Value {
     let quantiles = SendTimes::quantiles(own.iter().map(|(_, queue)| &queue.sends), now);
     quantiles.map_or(
         Value::Null,
-        |[median, last]| json!({"p50": median.as_secs_f64(), "p99": last.as_secs_f64()}),
+        |[p50, p99]| json!({"p50": p50.as_secs_f64(), "p99": p99.as_secs_f64()}),
     )
 }
 

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
-//! The items of a batch as lines of OTLP/JSON, and the conditions that select them.
+//! The items of a batch as lines of OTLP/JSON.
 
 use serde_json::Value;
-use tidegate_promql::{Labels, Matcher, NAME, Query, QueryError};
+use tidegate_promql::{Labels, NAME};
 
+use super::filter::TapFilter;
 use crate::batch::{Batch, Signal, json};
 use crate::component::tap::{self, MAX_TAP_BYTES, TappedBatch};
 use crate::component::{Held, NoRoom};
@@ -12,9 +13,6 @@ use crate::delivery::ExportRequest;
 
 /// The most items that are read at a time.
 const PIECE_ITEMS: usize = 256;
-
-/// The most conditions of a tap.
-const MAX_CONDITIONS: usize = 16;
 
 /// The memory of a JSON tree, as a multiple of its text.
 const TREE_FACTOR: usize = 10;
@@ -24,47 +22,6 @@ const TAIL: &str = "]}]}]}";
 
 /// The fields of a metric that have points.
 const DATA: [&str; 5] = ["gauge", "sum", "histogram", "exponentialHistogram", "summary"];
-
-/// Conditions on labels. An item must satisfy all of them.
-pub(super) struct TapFilter(Vec<Matcher>);
-
-impl TapFilter {
-    /// Reads selectors of PromQL. Those without a name need no braces.
-    pub(super) fn parse(texts: &[String]) -> Result<Self, String> {
-        if texts.len() > MAX_CONDITIONS {
-            return Err(format!(
-                "{} parameters where: {MAX_CONDITIONS} are allowed",
-                texts.len()
-            ));
-        }
-        let texts = texts.iter().map(|text| text.trim());
-        let selectors: Vec<String> = texts.filter(|text| !text.is_empty()).map(selector).collect();
-        let wrong = |error: QueryError| format!("where: {error}");
-        for text in &selectors {
-            let query = Query::parse(text).map_err(wrong)?;
-            if query.selection().is_none() {
-                return Err(format!("where: `{text}` is not a selector"));
-            }
-        }
-        if selectors.is_empty() {
-            return Ok(Self(Vec::new()));
-        }
-        // The patterns of one query have a bound together. A line break ends comments.
-        let all = Query::parse(&selectors.join("\nor\n")).map_err(wrong)?;
-        let selections = all.selections().into_iter();
-        Ok(Self(
-            selections.flat_map(|selection| selection.matchers).collect(),
-        ))
-    }
-
-    fn accepts(&self, labels: impl FnOnce() -> Labels) -> bool {
-        if self.0.is_empty() {
-            return true;
-        }
-        let labels = labels();
-        self.0.iter().all(|matcher| matcher.accepts(&labels))
-    }
-}
 
 /// A batch of which items have not been read.
 pub(super) struct UnreadBatch {
@@ -100,7 +57,7 @@ impl UnreadBatch {
         Ok(())
     }
 
-    /// What is left without its next part.
+    /// The parts behind the next one. `None`: there are none.
     fn rest(mut self) -> Option<Self> {
         self.tapped.batch = self.later.pop()?;
         self.give_back();
@@ -113,16 +70,6 @@ impl UnreadBatch {
         self.tapped
             .held
             .keep(later.saturating_add(self.tapped.batch.bytes()));
-    }
-}
-
-/// A condition with its braces. Braces in quotes belong to a pattern.
-fn selector(text: &str) -> String {
-    let before_quote = text.split(['"', '\'', '`']).next().unwrap_or_default();
-    if before_quote.contains('{') || !text.contains('=') {
-        text.to_owned()
-    } else {
-        format!("{{{text}}}")
     }
 }
 
@@ -204,7 +151,7 @@ struct TapLines<'a> {
     held: &'a mut Held,
 }
 
-/// What is around an item.
+/// The resource and the scope of an item.
 struct ItemPath<'a> {
     resource: &'a Value,
     scope: &'a Value,
@@ -424,9 +371,6 @@ mod tests {
         assert_eq!(logs("body=~\"s[a-z]{6}\""), 1);
         assert_eq!(logs("{body=~\"s[a-z]{6}\"} # a comment"), 1);
         assert_eq!(logs("name=\"x\""), 0);
-        let wrong = |text: &str| TapFilter::parse(&[text.to_owned()]).is_err();
-        assert!(wrong("{") && wrong("sum(a)") && wrong("a=~\"(\"") && !wrong(" "));
-        assert!(TapFilter::parse(&vec![String::new(); MAX_CONDITIONS + 1]).is_err());
     }
 
     #[test]
@@ -470,17 +414,5 @@ mod tests {
         }]}]}]});
         let (lines, is_cut) = lines(Signal::Metrics, &request.to_string(), &filter, usize::MAX);
         assert_eq!((lines.len(), is_cut), (3, true));
-    }
-
-    #[test]
-    fn the_patterns_of_all_conditions_have_one_bound() {
-        let condition = |number: usize| format!("body=~\"(a{{1000}}b{{{number}}}){{20}}c\"");
-        let parse = |conditions: usize| {
-            let conditions: Vec<String> = (1..=conditions).map(condition).collect();
-            TapFilter::parse(&conditions)
-        };
-        assert!(parse(1).is_ok());
-        let error = parse(MAX_CONDITIONS).err().unwrap();
-        assert!(error.contains("too large together"), "{error}");
     }
 }

@@ -5,6 +5,7 @@
 //! The events are `item` (OTLP/JSON of one item with its resource and scope), `skipped` and `end`. Background threads
 //! decode and filter, so that a tap takes no time from the pipelines.
 
+mod filter;
 mod items;
 mod target;
 
@@ -17,7 +18,8 @@ use serde_json::json;
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
-use self::items::{TapFilter, TapPiece, UnreadBatch};
+use self::filter::TapFilter;
+use self::items::{TapPiece, UnreadBatch};
 use self::target::NoTarget;
 use super::{AdminConfig, composites};
 use crate::component::Shared;

@@ -3,7 +3,7 @@
 //! The component that a request names.
 
 use crate::component::overview::Overview;
-use crate::component::tap::{TapSide, TapTarget};
+use crate::component::tap::{ComponentSide, TapSide, TapTarget};
 use crate::config::{Class, nearest};
 use crate::net::pages::Request;
 
@@ -43,7 +43,7 @@ impl PipelineComponent<'_> {
 pub(super) fn resolve(overview: &Overview, request: &Request) -> Result<TapTarget, NoTarget> {
     let get = |name| request.get(name).filter(|text| !text.is_empty());
     let Some(component) = get("component") else {
-        return Err(NoTarget::Wrong("component: name one".to_owned()));
+        return Err(NoTarget::Wrong("the parameter `component` is missing".to_owned()));
     };
     let side = match get("direction") {
         None => None,
@@ -69,10 +69,12 @@ pub(super) fn resolve(overview: &Overview, request: &Request) -> Result<TapTarge
         _ => TapSide::Output,
     };
     Ok(TapTarget {
-        class: one.class,
-        id: id.into(),
+        component: ComponentSide {
+            class: one.class,
+            id: id.into(),
+            side: side.unwrap_or(usual),
+        },
         pipeline: pipeline.map(Into::into),
-        side: side.unwrap_or(usual),
     })
 }
 
@@ -215,11 +217,10 @@ mod tests {
     }
 
     fn target(class: Class, id: &str, pipeline: Option<&str>, side: TapSide) -> Result<TapTarget, NoTarget> {
+        let id = id.into();
         Ok(TapTarget {
-            class,
-            id: id.into(),
+            component: ComponentSide { class, id, side },
             pipeline: pipeline.map(Into::into),
-            side,
         })
     }
 
@@ -251,7 +252,7 @@ mod tests {
         assert!(said.ends_with(", which is in metrics"), "{said}");
         let said = wrong(&[("component", "uds"), ("direction", "input")]);
         assert!(said.contains("no such side"), "{said}");
-        assert!(wrong(&[]).contains("name one"));
+        assert!(wrong(&[]).contains("`component` is missing"));
         assert!(wrong(&[("component", "uds"), ("direction", "up")]).contains("neither"));
         let unknown = resolved(&[("component", "bach")]);
         let Err(NoTarget::Unknown(why, near)) = unknown else {

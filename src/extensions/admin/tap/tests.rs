@@ -12,7 +12,7 @@ use super::*;
 use crate::batch::{Batch, Signal, json, wire};
 use crate::component::graph_metrics::GraphMetrics;
 use crate::component::overview::{Overview, PipelineOverview};
-use crate::component::tap::{TapPoint, TapSide, TapSite, TapTarget, Taps};
+use crate::component::tap::{ComponentSide, TapPoint, TapSide, TapSite, TapTarget, Taps};
 use crate::component::testing::{context, options, settings};
 use crate::component::{Account, Lifecycle};
 use crate::config::Class;
@@ -40,13 +40,19 @@ async fn started(options: &str) -> Admin {
     admin
 }
 
-fn input_of_debug(admin: &Admin) -> Arc<TapPoint> {
-    admin.base.shared.taps.point(TapSite {
+fn side_of_debug() -> ComponentSide {
+    ComponentSide {
         class: Class::Exporter,
         id: "debug".into(),
+        side: TapSide::Input,
+    }
+}
+
+fn point_at_debug(admin: &Admin) -> Arc<TapPoint> {
+    admin.base.shared.taps.point(TapSite {
+        component: side_of_debug(),
         pipeline: Some("logs".into()),
         signal: Signal::Logs,
-        side: TapSide::Input,
     })
 }
 
@@ -60,7 +66,7 @@ fn logs(records: usize) -> Batch {
 
 /// The events of a tap that ends, while batches pass.
 async fn events(admin: &Admin, parameters: &str, batch: Batch) -> Vec<(String, Value)> {
-    let (endpoint, point) = (admin.local(), input_of_debug(admin));
+    let (endpoint, point) = (admin.local(), point_at_debug(admin));
     let path = format!("{PATH}?component=debug&{parameters}");
     let asked = tokio::spawn(async move { fetch(&endpoint, "GET", &path).await });
     while !asked.is_finished() {
@@ -95,20 +101,14 @@ async fn a_tap_shows_its_items_then_skipped_batches_and_the_end() {
 #[tokio::test]
 async fn a_large_batch_is_read_in_order_and_its_memory_is_given_back() {
     let (taps, memory) = (Arc::<Taps>::default(), Arc::<Account>::default());
-    let (class, side) = (Class::Exporter, TapSide::Input);
-    let id: Arc<str> = "debug".into();
     let site = TapSite {
-        class,
-        id: id.clone(),
+        component: side_of_debug(),
         pipeline: None,
         signal: Signal::Logs,
-        side,
     };
     let target = TapTarget {
-        class,
-        id,
+        component: side_of_debug(),
         pipeline: None,
-        side,
     };
     let point = taps.point(site);
     let mut reader = taps.open(target, 1, &memory).unwrap();
@@ -150,8 +150,8 @@ async fn requests_without_permission_or_component_are_refused() {
     }
 }
 
-/// The status of a request for a tap that a web page of `site` sends.
-async fn status_for_site(admin: &Admin, site: &str) -> String {
+/// Opens a tap from a web page of `site`. It gives the connection and the status.
+async fn open_from_site(admin: &Admin, site: &str) -> (TcpStream, String) {
     let Endpoint::Tcp { host, port } = admin.local() else {
         panic!("not TCP");
     };
@@ -161,7 +161,24 @@ async fn status_for_site(admin: &Admin, site: &str) -> String {
     stream.write_all(request.as_bytes()).await.unwrap();
     let mut status = [0; "HTTP/1.1 200".len()];
     stream.read_exact(&mut status).await.unwrap();
-    String::from_utf8_lossy(&status).into_owned()
+    (stream, String::from_utf8_lossy(&status).into_owned())
+}
+
+async fn status_for_site(admin: &Admin, site: &str) -> String {
+    open_from_site(admin, site).await.1
+}
+
+#[tokio::test]
+async fn a_client_that_leaves_makes_room_for_another_tap() {
+    let admin = started("tap: true, max_taps: 1").await;
+    let (first, status) = open_from_site(&admin, "none").await;
+    assert_eq!(status, "HTTP/1.1 200");
+    let (status, body) = fetch(&admin.local(), "GET", &format!("{PATH}?component=debug")).await;
+    assert_eq!(status, 503);
+    assert!(body.contains("`max_taps`"), "{body}");
+    drop(first);
+    let next = async { while status_for_site(&admin, "none").await != "HTTP/1.1 200" {} };
+    tokio::time::timeout(Duration::from_secs(30), next).await.unwrap();
 }
 
 #[tokio::test]

@@ -61,6 +61,32 @@ async fn a_stream_sends_each_topic_when_it_changes() {
 }
 
 #[tokio::test]
+async fn a_topic_is_the_page_of_the_api() {
+    let (admin, _) = with_table("").await;
+    let shared = &admin.base.shared;
+    shared.health.enter(Phase::Ready);
+    shared.overview.set(overview("one: 1\n"));
+    for topic in [
+        "status/config",
+        "status/notices",
+        "status/cluster",
+        "targets",
+        "rules",
+        "alerts",
+    ] {
+        let path = format!("/api/v1/status/stream?topic={topic}");
+        let mut lines = Lines::open(&admin.server.local(), &path).await;
+        let (status, page) = get(&admin, &format!("/api/v1/{topic}")).await;
+        assert_eq!(
+            (status, &page["status"]),
+            (200, &Value::from("success")),
+            "{topic}"
+        );
+        assert_eq!(lines.event_named(topic).await, page, "{topic}");
+    }
+}
+
+#[tokio::test]
 async fn a_stream_without_topics_has_the_graph_and_an_unknown_topic_is_refused() {
     let (admin, _) = with_table("").await;
     admin.base.shared.overview.set(overview(""));

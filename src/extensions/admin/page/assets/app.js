@@ -4,6 +4,7 @@
 import { setToken } from "./api.js";
 import { element, note, setAttribute, setText } from "./dom.js";
 import { Live } from "./live.js";
+import { componentAddress } from "./model.js";
 import { Rates } from "./rates.js";
 import * as cardinality from "./view-cardinality.js";
 import * as component from "./view-component.js";
@@ -38,7 +39,7 @@ let warnings = null;
 /** A link to the component of a log name: `exporters::otlp` or `processors::batch@metrics`. */
 function linkTo(name) {
   const [, kind, id] = /^([a-z]+)s::([^@]+)/.exec(name) ?? [];
-  return kind ? element("a", { href: `#/component/${kind}/${encodeURIComponent(id)}` }, name) : name;
+  return kind ? element("a", { href: componentAddress(kind, id) }, name) : name;
 }
 
 function showHealth({ health: { ready, reason, troubles }, version }) {

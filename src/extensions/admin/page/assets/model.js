@@ -94,15 +94,34 @@ export function nodeDrops(node) {
   return node.parts.reduce((sum, one) => sum + drops(one), 0);
 }
 
+/** The rate of a counter of a node, over its signals and pipelines. */
+export function nodeRate(node, name, rates) {
+  return node.parts.reduce((sum, one) => sum + (rates.of(one, name) ?? 0), 0);
+}
+
+/** Items a second that a receiver refused or could not take. */
+export function refusedRate(node, rates) {
+  return nodeRate(node, "refused", rates) + nodeRate(node, "failed", rates);
+}
+
+/** The address of the view of a component. */
+export function componentAddress(kind, id) {
+  return `#/component/${kind}/${encodeURIComponent(id)}`;
+}
+
 /** The name of a component in logs and troubles: `exporters::otlp`. */
 export function logName(kind, id) {
   return `${kind}s::${id}`;
 }
 
+/** Whether a key of troubles or notices names a component. */
+export function isNameOf(key, kind, id) {
+  const name = logName(kind, id);
+  return key === id || key === name || key.startsWith(`${name}@`);
+}
+
 /** The problem of a component, if it has one. */
 export function troubleOf(graph, kind, id) {
-  const troubles = graph.health.troubles;
-  const name = logName(kind, id);
-  const found = Object.entries(troubles).find(([key]) => key === id || key === name || key.startsWith(`${name}@`));
+  const found = Object.entries(graph.health.troubles).find(([key]) => isNameOf(key, kind, id));
   return found?.[1] ?? null;
 }

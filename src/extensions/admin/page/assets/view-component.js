@@ -3,7 +3,7 @@
 
 import { element, note, setText, table } from "./dom.js";
 import { count, percent, rate } from "./format.js";
-import { logName, nodeQueue, troubleOf } from "./model.js";
+import { isNameOf, logName, nodeQueue, troubleOf } from "./model.js";
 import { keyOf } from "./rates.js";
 
 const KINDS = ["receiver", "processor", "exporter", "connector", "extension"];
@@ -59,7 +59,7 @@ export function open(root, { rates, parts: [kind, id = ""], heading }) {
     empty: "It counts no items.",
   });
   const text = element("pre", { tabindex: "0", "aria-label": "Settings" });
-  const links = element("p", {}, element("a", { href: `#/tap/${encodeURIComponent(`${logName(kind, id)}`)}` }, "Tap this component"));
+  const links = element("p", {}, element("a", { href: `#/tap/${encodeURIComponent(logName(kind, id))}` }, "Tap this component"));
   root.append(health, queue, notices, ...(kind === "extension" ? [] : [numbers.root, links]), element("h2", {}, "Settings, secrets masked"), text);
 
   const update = {
@@ -77,8 +77,7 @@ export function open(root, { rates, parts: [kind, id = ""], heading }) {
       setText(text, settings(yaml, kind, id) ?? "It is not in the configuration.");
     },
     "status/notices"(page) {
-      const name = logName(kind, id);
-      const own = Object.entries(page).filter(([key]) => key === id || key === name || key.startsWith(`${name}@`));
+      const own = Object.entries(page).filter(([key]) => isNameOf(key, kind, id));
       notices.replaceChildren(...own.flatMap(([, texts]) => texts).map((one) => element("li", {}, one)));
     },
   };

@@ -3,7 +3,7 @@
 
 import { element, table } from "./dom.js";
 import { count, percent, rate } from "./format.js";
-import { nodeDrops, nodeQueue, troubleOf } from "./model.js";
+import { componentAddress, nodeDrops, nodeQueue, nodeRate, troubleOf } from "./model.js";
 
 /** One row a component, whatever the number of its signals and pipelines. */
 function rows(graph) {
@@ -18,17 +18,15 @@ function rows(graph) {
   return [...all.values()];
 }
 
-const total = (row, rates, name) => row.parts.reduce((sum, one) => sum + (rates.of(one, name) ?? 0), 0);
-
 /** Items since the start that a receiver refused or could not take. */
 const refusals = (row) => row.parts.reduce((sum, one) => sum + (one.refused ?? 0) + (one.failed ?? 0), 0);
 
 const columns = (rates) => [
-  { title: "Component", text: (row) => row.id, href: (row) => `#/component/${row.kind}/${encodeURIComponent(row.id)}` },
+  { title: "Component", text: (row) => row.id, href: (row) => componentAddress(row.kind, row.id) },
   { title: "Class", text: (row) => row.kind },
   { title: "Health", text: (row) => row.trouble ?? "good", mark: (row) => (row.trouble ? "bad" : "good") },
-  { title: "In", number: true, text: (row) => (row.parts.length === 0 ? "–" : rate(total(row, rates, row.kind === "receiver" ? "accepted" : "entered"))) },
-  { title: "Out", number: true, text: (row) => (["processor", "connector", "exporter"].includes(row.kind) ? rate(total(row, rates, "left")) : "–") },
+  { title: "In", number: true, text: (row) => (row.parts.length === 0 ? "–" : rate(nodeRate(row, row.kind === "receiver" ? "accepted" : "entered", rates))) },
+  { title: "Out", number: true, text: (row) => (["processor", "connector", "exporter"].includes(row.kind) ? rate(nodeRate(row, "left", rates)) : "–") },
   { title: "Queue", number: true, text: (row) => (nodeQueue(row) === null ? "–" : percent(nodeQueue(row))) },
   { title: "Refused", number: true, text: (row) => (row.kind === "receiver" ? count(refusals(row)) : "–"), mark: (row) => (refusals(row) > 0 ? "warn" : null) },
   { title: "Dropped", number: true, text: (row) => (["receiver", "extension"].includes(row.kind) ? "–" : count(nodeDrops(row))), mark: (row) => (nodeDrops(row) > 0 ? "bad" : null) },

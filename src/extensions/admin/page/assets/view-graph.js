@@ -5,7 +5,7 @@ import { sparkline } from "./chart.js";
 import { element, scrollable, setAttribute, setText, shape, table } from "./dom.js";
 import { bytes, count, percent, rate } from "./format.js";
 import { BOX, GAP, layout } from "./layout.js";
-import { Model, edgeDrops, edgeQueue, edgeRate, nodeDrops, nodeQueue, troubleOf } from "./model.js";
+import { Model, componentAddress, edgeDrops, edgeQueue, edgeRate, nodeDrops, nodeQueue, nodeRate, refusedRate, troubleOf } from "./model.js";
 import { POINTS } from "./rates.js";
 
 /** The most characters of a name in a box. */
@@ -24,7 +24,7 @@ function drawNode(node, place) {
   const state = shape("text", { x: 10, y: 39, class: "state" });
   const level = shape("rect", { class: "fill", x: 0, y: BOX.height - 5, width: 0, height: 5 });
   const tip = shape("title", {});
-  const href = node.kind === "pipeline" ? null : `#/component/${node.kind}/${encodeURIComponent(node.id)}`;
+  const href = node.kind === "pipeline" ? null : componentAddress(node.kind, node.id);
   const group = shape("a", { class: `node ${node.kind}`, href, transform: `translate(${place.x} ${place.y})` }, tip, box, level, title, state);
   return { node, group, box, state, level, tip };
 }
@@ -63,13 +63,15 @@ function draw(model) {
 }
 
 function stateOf(node, graph, rates) {
-  const sum = (name) => node.parts.reduce((total, one) => total + (rates.of(one, name) ?? 0), 0);
   if (node.kind === "pipeline") return "";
-  if (node.kind === "receiver") return sum("refused") > 0 ? `${rate(sum("refused"))} refused` : `${rate(sum("accepted"))} accepted`;
+  if (node.kind === "receiver") {
+    const refused = refusedRate(node, rates);
+    return refused > 0 ? `${rate(refused)} refused` : `${rate(nodeRate(node, "accepted", rates))} accepted`;
+  }
   const dropped = nodeDrops(node);
   const held = node.parts.reduce((total, one) => total + one.held, 0);
   if (dropped > 0) return `${count(dropped)} dropped`;
-  return held > 0 ? `${count(held)} held` : `${rate(sum("entered"))} in`;
+  return held > 0 ? `${count(held)} held` : `${rate(nodeRate(node, "entered", rates))} in`;
 }
 
 function refresh(picture, model, rates) {
@@ -88,8 +90,8 @@ function refresh(picture, model, rates) {
     const trouble = troubleOf(model.graph, node.kind, node.id);
     setText(one.state, stateOf(node, model.graph, rates));
     setAttribute(one.level, "width", ((fill ?? 0) * BOX.width).toFixed(1));
-    const isRefusing = node.parts.some((part) => rates.of(part, "refused") > 0);
-    setAttribute(one.box, "data-mark", trouble ? "bad" : nodeDrops(node) > 0 || isRefusing ? "warn" : "good");
+    const isWarned = nodeDrops(node) > 0 || refusedRate(node, rates) > 0;
+    setAttribute(one.box, "data-mark", trouble ? "bad" : isWarned ? "warn" : "good");
     setText(one.tip, `${node.kind} ${node.id}${fill === null ? "" : `, queue ${percent(fill)} full`}${trouble ? `: ${trouble}` : ""}`);
   }
 }

@@ -19,13 +19,6 @@ function pretty(text) {
   }
 }
 
-/** The reason of a refusal. */
-function reason(error) {
-  if (error.status === 404 && error.message.startsWith("nothing here")) return "This gateway has no tap.";
-  if (error.status === 403) return `The tap is not allowed: ${error.message}`;
-  return error.message;
-}
-
 export const title = "Tap";
 export const topics = ["status/graph"];
 
@@ -73,7 +66,7 @@ export function open(root, { parts: [first = ""] }) {
       await events(`/api/v1/tap?${query}`, mine.signal, received);
     } catch (error) {
       if (!mine.signal.aborted) {
-        failure.replaceChildren(note(reason(error), "error"));
+        failure.replaceChildren(note(error.status === 403 ? `The tap is not allowed: ${error.message}` : error.message, "error"));
         setText(state, "");
       }
     }
