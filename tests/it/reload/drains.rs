@@ -100,3 +100,33 @@ fn removed_components_drain_into_an_aggregate_with_storage() {
     assert!(all_arrived(&sink, sender.sent), "no number came late");
     live.gateway.stop();
 }
+
+/// Nobody succeeds the exporter, and nobody listens at its address before the reload.
+#[test]
+fn a_removed_exporter_sends_its_queue_before_it_ends() {
+    let (ports, port) = (ports(), free_port());
+    let quick = Variant {
+        exporter: "retry_on_failure: {initial_interval: 10ms, max_interval: 50ms}",
+        ..BASE
+    };
+    let first = config(ports, &format!("http://127.0.0.1:{port}"), quick);
+    let live = Live::start(ports.admin, &first);
+    let mut sender = Sender::connect(ports.input);
+    for _ in 0..10 {
+        sender.send().expect("an answer");
+    }
+    let accepted = sender.sent + sender.sent / POINTS;
+    let held = || live.gateway.own_metric("tidegate_held_items", &["otlphttp"]) as u64;
+    assert_eq!(held(), accepted);
+    let lines = live.applies(&first.replace("exporters: [otlphttp]", "exporters: [debug]"));
+    assert_eq!(lines, ["added exporters::debug", "removed exporters::otlphttp"]);
+    let sink = OtlpSink::start_on(port);
+    sink.wait_until("all arrived", |sink| all_arrived(sink, sender.sent));
+    let items = |name: &str, labels: &[&str]| live.gateway.own_metric(name, labels) as u64;
+    wait_until(SOON, "all count as sent", || {
+        let labels = ["exporters::otlphttp", "flow=\"out\""];
+        items("tidegate_component_items_total", &labels) == accepted
+    });
+    assert_eq!(items("tidegate_dropped_items_total", &["otlphttp"]), 0);
+    live.gateway.stop();
+}

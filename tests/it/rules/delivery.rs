@@ -79,6 +79,32 @@ fn alerts_reach_two_alertmanagers_of_which_one_comes_late() {
 }
 
 #[test]
+fn alerts_are_sent_again_while_they_fire_and_after_their_end() {
+    let peer = HttpPeer::start();
+    let scene = Scene::new(&rules("0s")).with(&format!(
+        "resend_delay: 200ms\n    alertmanagers: [{{endpoint: \"http://127.0.0.1:{}\", path_prefix: am}}]",
+        peer.port()
+    ));
+    let gateway = scene.start();
+    scene.send("x", 9.0);
+    let ends = || -> Vec<String> {
+        let alerts = received(&peer).into_iter();
+        let ends = alerts.map(|(_, alert)| alert["endsAt"].as_str().expect("a time").to_owned());
+        ends.collect()
+    };
+    wait_until(SOON, "the alert is sent again", || ends().len() >= 3);
+    let firing = ends();
+    assert!(firing.windows(2).all(|two| two[0] < two[1]), "{firing:?}");
+    scene.send("x", 1.0);
+    // The end of a resolved alert is the same in each request.
+    wait_until(SOON, "its end is sent again", || {
+        let all = ends();
+        matches!(all.as_slice(), [.., one, other] if one == other)
+    });
+    gateway.stop();
+}
+
+#[test]
 fn an_event_reaches_the_alertmanager_soon_at_an_interval_of_100_ms() {
     const EVENTS: usize = 100;
     const LIMIT: Duration = Duration::from_millis(250);

@@ -85,7 +85,9 @@ async fn events(admin: &Admin, parameters: &str, batch: Batch) -> Vec<(String, V
 #[tokio::test(flavor = "multi_thread")]
 async fn a_tap_shows_its_items_then_skipped_batches_and_the_end() {
     let admin = started("tap: true, max_tap_items_per_second: 20").await;
+    let begun = Instant::now();
     let events = events(&admin, "limit=30&where=severity%3D%22INFO%22", logs(12)).await;
+    assert!(begun.elapsed() >= SECOND, "10 items wait for the next second");
     let of = |name: &str| events.iter().filter(|(known, _)| known == name).count();
     assert_eq!((of("item"), of("end")), (30, 1));
     assert!(of("skipped") > 0, "20 items of 24 in a second");
