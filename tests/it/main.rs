@@ -19,6 +19,7 @@ mod cells;
 mod clocks;
 mod cluster;
 mod collector;
+mod colours;
 mod composites;
 mod config;
 mod conservation;
