@@ -5,6 +5,7 @@
 //! `collector` and `prometheus` write a draft. `prune` checks the draft as the gateway does, and removes what is not valid.
 //! All that gets lost goes into the `report`.
 
+mod alerting;
 mod collector;
 mod prometheus;
 mod prune;
