@@ -199,14 +199,13 @@ fn prometheus_becomes_a_gateway_that_scrapes_and_writes() {
             "timeout: \"20s\"",
             "authenticator: bearertokenauth/mimir",
             "token: s3cr3t-credentials",
+            "rules/*.yml",
+            "endpoint: \"http://alertmanager:9093\"",
         ],
     );
     has_all(
         &converted.errors,
         &[
-            "prometheus.yml:3: global::evaluation_interval: ",
-            "prometheus.yml:7: rule_files: ",
-            "prometheus.yml:10: alerting: ",
             "scrape_configs[1]::consul_sd_configs: ",
             "remote_write[0]::queue_config::max_shards: not in tidegate: use `sending_queue`",
         ],

@@ -10,6 +10,7 @@
 mod accepted;
 mod account;
 mod alert_delivery;
+mod alerts_alike;
 mod api;
 mod auth;
 mod autoscaling;

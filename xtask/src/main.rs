@@ -13,6 +13,7 @@ mod cluster;
 mod crates_picture;
 mod deny;
 mod deploy;
+mod editor;
 mod failures;
 mod fuzz;
 mod golang;
@@ -23,6 +24,7 @@ mod kafka;
 mod kubernetes;
 mod loom;
 mod metadata;
+mod node;
 mod page;
 mod pgo;
 mod process;
@@ -69,6 +71,11 @@ const COMMANDS: &[Command] = &[
         name: "page",
         about: "setup, then the page of admin in a real browser: views, contrast, keyboard, access; arguments go to pytest",
         run: page::test_alone,
+    },
+    Command {
+        name: "editor",
+        about: "setup, then the schema of the configuration in a YAML language server: marks, completion, hover; arguments go to pytest",
+        run: editor::test_alone,
     },
     Command {
         name: "capi",

@@ -6,6 +6,7 @@
 //! All that gets lost goes into the `report`.
 
 mod admin;
+mod alerting;
 mod collector;
 mod prometheus;
 mod prune;
