@@ -39,11 +39,12 @@ const DEFAULT: &str = "status/graph";
 const COMPOSITES: &str = "composites";
 
 /// The topics: pages below `/api/v1/` that cost little, and composites.
-const TOPICS: [&str; 9] = [
+const TOPICS: [&str; 10] = [
     DEFAULT,
     "status/config",
     "status/notices",
     "status/cluster",
+    "status/durations",
     "status/sources",
     "targets",
     "rules",
