@@ -59,7 +59,7 @@ extensions:
 service:
   extensions: [{order}admin]
   drain_timeout: 1s
-  telemetry: {{metrics: {{address: "127.0.0.1:{own}", level: detailed}}}}
+  telemetry: {{metrics: {{address: "127.0.0.1:{own}", level: {level}}}}}
   pipelines:
     metrics: {{receivers: [nixl, otlp, uds, prometheus], processors: [composite, aggregate], exporters: [prometheus]}}
     logs/vendor: {{receivers: [otlp], processors: [batch], exporters: [otlphttp/vendor]}}
@@ -96,6 +96,7 @@ class Gateway:
     """A gateway, simulated agents, and a thread that sends points, log records and StatsD lines.
 
     `options` are further options of `admin`, each with a comma before it. `exporters` and `pipelines` are further lines.
+    `level` is that of its own metrics.
     """
 
     def __init__(
@@ -106,6 +107,7 @@ class Gateway:
         order: str = "",
         exporters: str = "",
         pipelines: str = "",
+        level: str = "normal",
         is_loaded: bool = True,
     ) -> None:
         self.is_loaded = is_loaded
@@ -115,7 +117,7 @@ class Gateway:
         self.config = directory / "gateway.yaml"
         ports = {"admin": self.admin, "otlp": self.otlp, "own": self.own}
         parts = {"options": options, "extensions": extensions, "order": order, "exporters": exporters, "pipelines": pipelines}
-        self.config.write_text(CONFIG.format(directory=directory, **ports, **parts))
+        self.config.write_text(CONFIG.format(directory=directory, level=level, **ports, **parts))
         self.stopping = threading.Event()
         # Requests by signal, as the gateway has answered them.
         self.accepted: Counter[str] = Counter()
