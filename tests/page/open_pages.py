@@ -40,6 +40,8 @@ ALONE = (120.0, 10.0)
 SHORTEST_VISIT = 10.0
 # The time in which a view gets its first data, before memory is read, in seconds.
 SETTLE = 3.0
+# The time in which a page must be connected, in milliseconds: all of them share the machine.
+PATIENCE = 30_000
 
 VIEWS = [
     "graph",
@@ -102,10 +104,9 @@ class Tab:
         self.page.evaluate("(view) => {location.hash = `#/${view}`}", VIEWS[view % len(VIEWS)])
 
     def check(self) -> None:
-        """Fails unless the page shows live data without an error."""
-        expect(self.page.locator("#stream")).to_have_text("live")
-        expect(self.page.locator("#health")).not_to_be_empty()
-        assert self.watched.errors == [], self.watched.errors
+        """Fails unless the page shows live data."""
+        expect(self.page.locator("#stream")).to_have_text("live", timeout=PATIENCE)
+        expect(self.page.locator("#health")).not_to_be_empty(timeout=PATIENCE)
 
     def memory(self) -> TabMemory:
         for _ in range(2):
@@ -204,6 +205,8 @@ def measure(gateway: kit.Gateway, browser: Browser, seconds: float, count: int) 
         with_pages = share.read()
         pages.show_first_views()
         rss_end, end = rss(gateway), pages.memory()
+        errors = [error for tab in tabs for error in tab.watched.errors]
+    print("".join(f"error in a page: {error}\n" for error in errors), end="", flush=True)
     # The gateway notices the closed connections.
     time.sleep(1)
     after = alone(gateway, quiet)
@@ -220,6 +223,7 @@ def measure(gateway: kit.Gateway, browser: Browser, seconds: float, count: int) 
         *growth("heap of a tab, mean", "MiB", mean(start, "heap"), mean(end, "heap"), MARGIN_HEAP),
         *growth("heap of the tab that grew most", "MiB", start[worst].heap, end[worst].heap, MARGIN_HEAP),
         *growth("nodes of a tab, mean", "", mean(start, "nodes"), mean(end, "nodes"), MARGIN_NODES),
+        Figure("errors in the consoles of the tabs", len(errors), "", 0),
     ]
 
 

@@ -24,6 +24,7 @@ def test_a_run_through_all_views_has_its_figures_and_no_growth_of_nodes(gateway:
     assert figures["gateway with the pages, of a core"].value > 0
     assert figures["gateway, resident memory, start"].value > 1
     assert figures["nodes of a tab, mean, end"].holds, figures
+    assert figures["errors in the consoles of the tabs"].holds, figures
 
 
 def test_a_figure_above_its_budget_misses_it() -> None:
