@@ -69,7 +69,7 @@ const COMMANDS: &[Command] = &[
     },
     Command {
         name: "page",
-        about: "setup, then the page of admin in a real browser: views, contrast, keyboard, access; arguments go to pytest",
+        about: "setup, then the page of admin in a real browser: views, contrast, keyboard, access; arguments go to pytest; --open [MINUTES] (60) measures pages that stay open: --pages N (20), --binary GATEWAY, --publish",
         run: page::test_alone,
     },
     Command {

@@ -83,6 +83,7 @@ const ROUTES: &[Route] = &[
     get("status/cluster", Cost::Little, Api::clusters),
     get("status/config", Cost::Little, Api::config),
     get("status/graph", Cost::Little, Api::graph),
+    get("status/durations", Cost::Little, Api::durations),
     get("status/sources", Cost::Little, Api::sources),
     get("status/notices", Cost::Little, |api, _| {
         Ok(json!(api.shared.notices.list()).into())
