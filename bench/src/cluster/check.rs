@@ -101,7 +101,7 @@ impl Violations {
 /// A page that a replica showed.
 #[derive(Debug)]
 struct ShownPage {
-    at: Instant,
+    answered: Instant,
     page: Page,
 }
 
@@ -135,10 +135,18 @@ impl PageChecker {
     }
 
     /// Takes the next page. `most` is the model after the page.
-    pub(super) fn take(&mut self, page: Page, at: Instant, most: &BTreeMap<String, f64>) -> PageFindings {
+    ///
+    /// `asked`, `answered`: the time of the question, and that of the last byte. A slow page may show what there was just before
+    /// its end.
+    pub(super) fn take(
+        &mut self,
+        page: Page,
+        (asked, answered): (Instant, Instant),
+        most: &BTreeMap<String, f64>,
+    ) -> PageFindings {
         while let Some(shown) = self
             .recent
-            .pop_front_if(|shown| at.duration_since(shown.at) > self.max_lag)
+            .pop_front_if(|shown| asked.duration_since(shown.answered) > self.max_lag)
         {
             raise(&mut self.floor, &shown.page);
         }
@@ -149,7 +157,7 @@ impl PageChecker {
             .iter()
             .for_each(|shown| raise(&mut newest, &shown.page));
         let fell = falls(&newest, &page);
-        self.recent.push_back(ShownPage { at, page });
+        self.recent.push_back(ShownPage { answered, page });
         PageFindings { wrong, fell }
     }
 }
@@ -246,7 +254,8 @@ mod tests {
     fn check(pages: &[(u64, &str)], most: &BTreeMap<String, f64>) -> PageFindings {
         let (mut checker, begun) = (PageChecker::new(MAX_LAG), Instant::now());
         let taken = pages.iter().map(|(seconds, text)| {
-            checker.take(Page::parse(text), begun + Duration::from_secs(*seconds), most)
+            let at = begun + Duration::from_secs(*seconds);
+            checker.take(Page::parse(text), (at, at), most)
         });
         taken.last().unwrap()
     }
@@ -295,6 +304,20 @@ mod tests {
             (late.wrong, late.fell.len()),
             (expected.map(str::to_owned).into(), 2)
         );
+    }
+
+    #[test]
+    fn a_page_that_took_long_may_be_as_new_as_its_end() {
+        let (mut checker, begun) = (PageChecker::new(MAX_LAG), Instant::now());
+        let at = |seconds| begun + Duration::from_secs(seconds);
+        let lower = Page::parse(&TEXT.replace(" 7", " 6"));
+        let most = right();
+        assert_eq!(
+            checker.take(Page::parse(TEXT), (at(0), at(4)), &most).wrong,
+            [""; 0]
+        );
+        assert_eq!(checker.take(lower.clone(), (at(5), at(5)), &most).wrong, [""; 0]);
+        assert_eq!(checker.take(lower, (at(7), at(7)), &most).wrong.len(), 1);
     }
 
     #[test]

@@ -79,10 +79,11 @@ impl Cluster {
 
     /// The senders of the agents refuse nothing, and keep nothing.
     pub(super) fn check_senders(&self) {
-        let wrong = self.fleet.model.lock().sent().wrong;
-        if wrong > 0 {
+        let sent = self.fleet.model.lock().sent();
+        if sent.refused > 0 || sent.waiting > 0 {
             self.violations.add(format!(
-                "the senders count {wrong} series that were refused, and pages that wait"
+                "the senders have refused {} series, and ended with {} pages that wait (logs: agents.log)",
+                sent.refused, sent.waiting
             ));
         }
     }

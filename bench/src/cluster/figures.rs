@@ -10,7 +10,7 @@ use super::Cluster;
 use super::faults::{Event, FaultInjector};
 use super::fleet::AgentAct;
 use super::member::Member;
-use super::options::Options;
+use super::options::{EngineChoice, Options};
 use super::prometheus::Resets;
 use super::reader::ReadResult;
 use super::rows::ROWS;
@@ -155,6 +155,21 @@ impl Figures {
                 ("catch_up_max_seconds", json!(max)),
                 ("catch_ups", json!(count)),
             ],
+        );
+    }
+
+    /// What a write to the disk took before the run.
+    pub(super) fn add_write(&mut self, write: Duration, options: &Options) {
+        let milliseconds = write.as_secs_f64() * 1e3;
+        let waits = match (&options.engine, options.syncs) {
+            (EngineChoice::Nats(_), true) => "for each message",
+            (EngineChoice::Nats(_), false) => "every 2 min",
+            _ => "by the engine",
+        };
+        self.add(
+            "a write to the disk before the run; servers write",
+            format!("{milliseconds:.2} ms; {waits}"),
+            &[("disk_write_seconds", json!(write.as_secs_f64()))],
         );
     }
 

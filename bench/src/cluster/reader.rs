@@ -139,7 +139,7 @@ impl RoundRobinState {
         let most = model.totals();
         let ages = model.staleness(|sample| page.value(sample), now);
         drop(model);
-        let found = self.checker.take(page, asked, &most);
+        let found = self.checker.take(page, (asked, now), &most);
         let seconds = self.begun.elapsed().as_secs_f64();
         let check = format!("a page of replica-{number} after {seconds:.1} s");
         self.violations.add_all(&check, &found.wrong);
