@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
+use super::producer::{CLOCK, PROBES};
 use super::rows::{is_inexact, is_total};
 
 /// The most violations that are kept. The others are counted.
@@ -21,18 +22,26 @@ const TOLERANCE: f64 = 1e-9;
 
 /// A page: its samples with their values as text.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(super) struct Page(BTreeMap<String, String>);
+pub(super) struct Page(BTreeMap<String, String>, Option<f64>);
 
 impl Page {
-    /// The samples of an exposition.
+    /// The samples of an exposition that the model has, and the clock.
     pub(super) fn parse(text: &str) -> Self {
+        let mut page = Self::default();
         let lines = text.lines().filter(|line| !line.starts_with('#'));
-        let samples = lines.filter_map(|line| line.rsplit_once(' '));
-        Self(
-            samples
-                .map(|(name, value)| (name.to_owned(), value.to_owned()))
-                .collect(),
-        )
+        for (name, value) in lines.filter_map(|line| line.rsplit_once(' ')) {
+            if name == CLOCK {
+                page.1 = value.parse().ok();
+            } else if !name.starts_with(PROBES) {
+                page.0.insert(name.to_owned(), value.to_owned());
+            }
+        }
+        page
+    }
+
+    /// The newest time that the composite of the gateway shows, in seconds since 1970.
+    pub(super) fn clock(&self) -> Option<f64> {
+        self.1
     }
 
     pub(super) fn value(&self, sample: &str) -> Option<f64> {
@@ -267,6 +276,14 @@ mod tests {
         assert_eq!(page.differences(&page), [""; 0]);
         let pages = [(0, TEXT), (1, TEXT), (9, TEXT)];
         assert_eq!(check(&pages, &right()), PageFindings::default());
+    }
+
+    #[test]
+    fn a_clock_is_no_sample() {
+        let text = format!("{TEXT}probe_clock 1795899726.5\nprobe_times_count 8\n");
+        let page = Page::parse(&text);
+        assert_eq!((page.clock(), page.len()), (Some(1_795_899_726.5), 3));
+        assert_eq!(compare(&page, &right()), [""; 0]);
     }
 
     #[test]

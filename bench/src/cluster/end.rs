@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use super::broker::Broker;
 use super::check::compare;
 use super::fleet::AgentAct;
+use super::producer::PROBE_SERIES;
 use super::reader::page;
 use super::replica::Replica;
 use super::{Cluster, REPLICAS};
@@ -137,7 +138,7 @@ impl Cluster {
     /// The replicas refuse nothing, and know all series and agents.
     fn check_own_metrics(&mut self) -> Result<(), BenchError> {
         let model = self.fleet.model.lock();
-        let series = model.series();
+        let series = model.series() + PROBE_SERIES;
         drop(model);
         for replica in &mut self.replicas {
             self.violations

@@ -238,6 +238,24 @@ impl Figures {
         }
     }
 
+    /// The ages of the composite.
+    pub(super) fn add_composites(&mut self, read: &ReadResult) {
+        if read.composite_ages.is_empty() {
+            return;
+        }
+        let ages = Samples::new(read.composite_ages.iter().copied());
+        let ([p50, p99], max) = ([0.5, 0.99].map(|q| ages.quantile(q)), ages.max());
+        self.add(
+            "age of what a composite of 10 s shows: p50, p99, max",
+            format!("{p50:.2}, {p99:.2}, {max:.2} s"),
+            &[
+                ("composite_age_p50_seconds", json!(p50)),
+                ("composite_age_p99_seconds", json!(p99)),
+                ("composite_age_max_seconds", json!(max)),
+            ],
+        );
+    }
+
     /// The resets that a Prometheus saw.
     pub(super) fn add_resets(&mut self, resets: &Resets) {
         let Resets {
