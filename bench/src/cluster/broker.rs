@@ -169,7 +169,7 @@ impl Broker {
     }
 }
 
-/// The median time of a write of a page to the disk of this directory. A server that syncs stores no more messages than that.
+/// The median time of a write of a page to the disk of this directory. It limits a server that syncs.
 pub(super) fn write_time(directory: &Path) -> Result<Duration, BenchError> {
     let mut file = tempfile::tempfile_in(directory)?;
     let mut times = Vec::new();
