@@ -115,11 +115,11 @@ pub(super) fn replace(plan: &mut Plan) -> Vec<String> {
             notes.push(format!(
                 "processors::{id} passes data unchanged: it needs an API server"
             ));
-        } else if planned.factory.kind == composite::FACTORY.kind {
-            if let Some(silent) = without_webhooks(&planned.settings) {
-                planned.settings = silent;
-                notes.push(format!("processors::{id} sends no webhooks"));
-            }
+        } else if planned.factory.kind == composite::FACTORY.kind
+            && let Some(silent) = without_webhooks(&planned.settings)
+        {
+            planned.settings = silent;
+            notes.push(format!("processors::{id} sends no webhooks"));
         }
     }
     notes

@@ -419,6 +419,7 @@ fn the_sections_of_a_file_show_its_program() {
             from: None,
             output: None,
             remote_write_urls: urls.iter().map(|url| (*url).to_owned()).collect(),
+            with_admin: false,
             strict: false,
         };
         format(&args, &root).ok()
