@@ -69,7 +69,9 @@ fn add_alerting(alerting: &Node, options: &mut Node, outputs: &mut Outputs, repo
 
 /// The Alertmanagers of an item of `alertmanagers`: one for each address.
 fn alertmanagers_of(item: &Node, outputs: &mut Outputs, report: &mut Report) -> Vec<Node> {
-    let (mut scheme, mut targets) = ("http", Vec::new());
+    let groups = item.get("static_configs");
+    let targets = groups.map_or_else(Vec::new, |groups| static_targets(groups, report));
+    let mut scheme = "http";
     let mut common = Node::empty_map(item.span());
     for Entry { key, value } in item.as_map().unwrap_or_default() {
         match key.as_str() {
@@ -77,8 +79,10 @@ fn alertmanagers_of(item: &Node, outputs: &mut Outputs, report: &mut Report) -> 
             "api_version" if value.as_text() == Some("v2") => {}
             "path_prefix" | "timeout" | "alert_relabel_configs" => common.set(key, value.clone()),
             "tls_config" => common.set("tls", tls(value, report)),
-            "static_configs" => targets = static_targets(value, report),
+            "static_configs" => {}
             key => match extension(key, value, report) {
+                // Without an address, nothing uses the credentials.
+                Some(_) if targets.is_empty() => {}
                 Some((kind, options)) => {
                     let id = outputs.add_extension(kind, "alertmanager", options);
                     let id = Node::of_text(&id, value.span());
