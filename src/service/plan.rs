@@ -262,3 +262,26 @@ fn spans(document: &Document) -> HashMap<(Class, ComponentId), Span> {
     };
     document.components().iter().map(place).collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::commands::load;
+    use crate::config::Loader;
+
+    #[test]
+    fn log_levels_of_components_that_do_not_exist_are_warnings() {
+        let yaml = "yaml:
+receivers: {nop: {}}
+exporters: {nop/a: {}}
+service:
+  telemetry: {logs: {levels: {'exporters::nop/a': debug, 'exporters::nop/b': debug, 'receivers::nop/a': debug}}}
+  pipelines: {logs: {receivers: [nop], exporters: [nop/a]}}";
+        let checked = load::check_loader(Loader::default().config(yaml));
+        let problems = checked.problems.to_string();
+        assert!(checked.plan.is_some(), "{problems}");
+        for warning in ["no exporter has the id `nop/b`", "no receiver has the id `nop/a`"] {
+            assert!(problems.contains(warning), "{problems}");
+        }
+        assert_eq!(problems.matches(" has the id ").count(), 2, "{problems}");
+    }
+}

@@ -2,20 +2,20 @@
 
 //! Which components of a plan push into which others.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::config::{Class, ComponentId};
 use crate::service::builder::Position;
 use crate::service::graph::GraphMember;
 use crate::service::plan::Plan;
 
-/// The edges of plans: the path of a component, and that of one that it pushes into.
-pub(super) struct PathEdges(BTreeSet<(String, String)>);
+/// The edges of plans: the path of a component, and those of the ones that it pushes into.
+pub(super) struct PathEdges(BTreeMap<String, BTreeSet<String>>);
 
 impl PathEdges {
     /// The edges of all these plans.
     pub(super) fn of(plans: &[&Plan]) -> Self {
-        let mut edges = BTreeSet::new();
+        let mut edges: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
         for plan in plans {
             for pipeline in &plan.pipelines {
                 let processor = |id| Position {
@@ -27,8 +27,8 @@ impl PathEdges {
                 let exporters = ends(plan, &pipeline.exporters, Class::Exporter);
                 let mut from = ends(plan, &pipeline.receivers, Class::Receiver);
                 for to in processors.chain([exporters]) {
-                    for one in &from {
-                        edges.extend(to.iter().map(|other| (one.clone(), other.clone())));
+                    for one in from {
+                        edges.entry(one).or_default().extend(to.iter().cloned());
                     }
                     from = to;
                 }
@@ -39,8 +39,8 @@ impl PathEdges {
 
     /// Whether one member pushes into another.
     pub(super) fn lead(&self, from: &GraphMember, to: &GraphMember) -> bool {
-        let mut edges = self.0.iter();
-        edges.any(|(one, other)| *one == *from.path && *other == *to.path)
+        let next = self.0.get(&*from.path);
+        next.is_some_and(|next| next.contains(&*to.path))
     }
 }
 
@@ -77,7 +77,10 @@ service:
         let loaded = load::load_from(Loader::default().config(yaml));
         let plan = loaded.unwrap_or_else(|_| panic!("{yaml} should load")).plan;
         let edges = PathEdges::of(&[&plan]).0;
-        let found: Vec<_> = edges.iter().map(|(one, other)| [&**one, &**other]).collect();
+        let pairs = edges
+            .iter()
+            .flat_map(|(one, next)| next.iter().map(move |other| [&**one, &**other]));
+        let found: Vec<_> = pairs.collect();
         assert_eq!(
             found,
             [

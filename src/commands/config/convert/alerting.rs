@@ -69,7 +69,9 @@ fn add_alerting(alerting: &Node, options: &mut Node, outputs: &mut Outputs, repo
 
 /// The Alertmanagers of an item of `alertmanagers`: one for each address.
 fn alertmanagers_of(item: &Node, outputs: &mut Outputs, report: &mut Report) -> Vec<Node> {
-    let (mut scheme, mut targets) = ("http", Vec::new());
+    let groups = item.get("static_configs");
+    let targets = groups.map_or_else(Vec::new, |groups| static_targets(groups, report));
+    let mut scheme = "http";
     let mut common = Node::empty_map(item.span());
     for Entry { key, value } in item.as_map().unwrap_or_default() {
         match key.as_str() {
@@ -77,8 +79,10 @@ fn alertmanagers_of(item: &Node, outputs: &mut Outputs, report: &mut Report) -> 
             "api_version" if value.as_text() == Some("v2") => {}
             "path_prefix" | "timeout" | "alert_relabel_configs" => common.set(key, value.clone()),
             "tls_config" => common.set("tls", tls(value, report)),
-            "static_configs" => targets = static_targets(value),
+            "static_configs" => {}
             key => match extension(key, value, report) {
+                // Without an address, nothing uses the credentials.
+                Some(_) if targets.is_empty() => {}
                 Some((kind, options)) => {
                     let id = outputs.add_extension(kind, "alertmanager", options);
                     let id = Node::of_text(&id, value.span());
@@ -100,18 +104,24 @@ fn alertmanagers_of(item: &Node, outputs: &mut Outputs, report: &mut Report) -> 
     alertmanagers.collect()
 }
 
-/// The addresses of `static_configs`.
-fn static_targets(groups: &Node) -> Vec<&Node> {
-    let groups = groups.as_list().unwrap_or_default().iter();
-    let targets = groups.filter_map(|group| group.get("targets")?.as_list());
-    targets.flatten().collect()
+/// The addresses of `static_configs`. Reports their labels: in Prometheus, `__scheme__` and others change the address.
+fn static_targets<'a>(groups: &'a Node, report: &mut Report) -> Vec<&'a Node> {
+    let mut targets = Vec::new();
+    for group in groups.as_list().unwrap_or_default() {
+        if let Some(labels) = group.get("labels") {
+            report.add(labels, format!("not in tidegate: {}", instead("labels")));
+        }
+        let addresses = group.get("targets").and_then(Node::as_list);
+        targets.extend(addresses.unwrap_or_default());
+    }
+    targets
 }
 
 /// The replacement for an option of `alerting`.
 fn instead(key: &str) -> &'static str {
     match key {
         "api_version" => "Alertmanagers have the API v2 since version 0.16",
-        _ if key.ends_with("_sd_configs") || key == "relabel_configs" => {
+        _ if key.ends_with("_sd_configs") || ["labels", "relabel_configs"].contains(&key) => {
             "name the addresses in `alertmanagers` of the `rules` extension"
         }
         _ => "use the options that `tidegate components rules` lists",

@@ -323,7 +323,8 @@ alerting:
       static_configs: [{targets: ['c:9093']}]
       alert_relabel_configs: [{action: labeldrop, regex: replica}]
     - {static_configs: [{targets: ['d:9093']}], tls_config: {min_version: TLS99}}
-    - {dns_sd_configs: [{names: [e]}]}
+    - {dns_sd_configs: [{names: [e]}], authorization: {credentials: t0ken}}
+    - {static_configs: [{targets: ['f:9093'], labels: {__scheme__: https}}]}
 scrape_configs: [{job_name: a, static_configs: [{targets: ['b:1']}]}]
 ";
     let (output, report) = converted(text, SourceFormat::Prometheus, &[]);
@@ -340,7 +341,7 @@ scrape_configs: [{job_name: a, static_configs: [{targets: ['b:1']}]}]
             "query_offset: \"1s\"",
         ],
     );
-    for absent in ["d:9093", "action: drop"] {
+    for absent in ["d:9093", "action: drop", "t0ken"] {
         assert!(!output.contains(absent), "{absent}: {output}");
     }
     has_all(
@@ -350,6 +351,7 @@ scrape_configs: [{job_name: a, static_configs: [{targets: ['b:1']}]}]
             "in.yaml:16: ",
             "so all of `extensions::rules::alertmanagers[3]` is left out",
             "in.yaml:17: alerting::alertmanagers[3]::dns_sd_configs: not in tidegate: name the addresses",
+            "in.yaml:18: alerting::alertmanagers[4]::static_configs[0]::labels: not in tidegate: name the addresses",
         ],
     );
 }

@@ -175,11 +175,11 @@ impl ReceivedSeries {
 fn add_delta(value: &mut Value, before: &Value) {
     match (value, before) {
         (Value::Histogram(now), Value::Histogram(before)) => {
-            now.count += before.count;
+            now.count = now.count.saturating_add(before.count);
             now.sum = now.sum.zip(before.sum).map(|(now, before)| now + before);
         }
         (Value::ExponentialHistogram(now), Value::ExponentialHistogram(before)) => {
-            now.count += before.count;
+            now.count = now.count.saturating_add(before.count);
             now.sum = now.sum.zip(before.sum).map(|(now, before)| now + before);
         }
         (value, before) => {
@@ -192,7 +192,7 @@ fn add_delta(value: &mut Value, before: &Value) {
 
 #[cfg(test)]
 mod tests {
-    use tidegate_engine::{Attributes, Metric};
+    use tidegate_engine::{Attributes, ExponentialHistogram, Histogram, Metric};
 
     use super::*;
     use crate::batch::Points;
@@ -260,6 +260,29 @@ mod tests {
             .map(|one| one.point.value.as_f64())
             .collect();
         assert_eq!(values, [Some(2.0), Some(10.0)], "deltas add up");
+    }
+
+    #[test]
+    fn counts_of_deltas_do_not_overflow() {
+        let classic = |count| {
+            Value::Histogram(Box::new(Histogram {
+                count,
+                ..Histogram::default()
+            }))
+        };
+        let exponential = |count| {
+            Value::ExponentialHistogram(Box::new(ExponentialHistogram {
+                count,
+                ..ExponentialHistogram::default()
+            }))
+        };
+        for (mut value, before, sum) in [
+            (classic(1), classic(u64::MAX), classic(u64::MAX)),
+            (exponential(1), exponential(u64::MAX), exponential(u64::MAX)),
+        ] {
+            add_delta(&mut value, &before);
+            assert_eq!(value, sum);
+        }
     }
 
     #[test]

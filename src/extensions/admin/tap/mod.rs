@@ -15,6 +15,7 @@ use std::time::{Duration, Instant};
 
 use http::StatusCode;
 use serde_json::json;
+use tidegate_runtime::Every;
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
@@ -33,6 +34,9 @@ pub(super) const PATH: &str = "/api/v1/tap";
 
 /// The interval between two reports of batches that are not shown, and of signs of life without items.
 const TICK: Duration = Duration::from_secs(1);
+
+/// The interval between two lines of the log about batches of a tap that can't be decoded.
+const LOG_INTERVAL: Duration = Duration::from_mins(1);
 
 /// The longest time for one batch. The items that it has not shown by then are skipped.
 const MAX_TIME: Duration = Duration::from_secs(5);
@@ -97,6 +101,7 @@ pub(super) async fn page(
         reader,
         component,
         unreadable: None,
+        unreadable_log: Every::new(LOG_INTERVAL),
         filter: Arc::new(filter),
         rate: ItemRate::of(access.max_items),
         left,
@@ -182,7 +187,7 @@ enum TapState {
 
 /// Batches that can't be decoded.
 struct UnreadableBatches {
-    count: u64,
+    count: usize,
     /// The reason of the newest one.
     why: String,
 }
@@ -194,6 +199,7 @@ struct TapStream {
     component: String,
     /// Those since the last report.
     unreadable: Option<UnreadableBatches>,
+    unreadable_log: Every,
     filter: Arc<TapFilter>,
     rate: ItemRate,
     /// Items that the client still wants. `None`: all.
@@ -267,7 +273,9 @@ impl TapStream {
         let Some(UnreadableBatches { count, why }) = self.unreadable.take() else {
             return Ok(());
         };
-        tracing::warn!(component = %self.component, batches = count, error = %why, "a tap can't decode batches");
+        if let Some(batches) = self.unreadable_log.note(LOG_INTERVAL, count, Instant::now()) {
+            tracing::warn!(component = %self.component, batches, error = %why, "a tap can't decode batches");
+        }
         let event = Event::Named("unreadable", json!({"batches": count, "error": why}).to_string());
         self.send(event).await
     }
