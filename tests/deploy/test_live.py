@@ -111,6 +111,14 @@ def test_prometheus_evaluates_all_alerts(fleet: live.Fleet) -> None:
 
 
 @each_reader
+def test_the_ledger_of_each_gateway_adds_up(fleet: live.Fleet, reader: int) -> None:
+    (query,) = (query for name, query in queries(kit.DEPLOY / "grafana/gateway.json").items() if name.startswith("Difference"))
+    series = live.wait_for("the difference", lambda: fleet.readers[reader].graph(query, SPAN))
+    assert len(series) == len(fleet.gateways)
+    assert {float(value) for one in series for _, value in one["values"]} == {0}
+
+
+@each_reader
 @each_dashboard
 def test_queries_parse_alike(fleet: live.Fleet, file: Path, reader: int) -> None:
     for name, query in queries(file).items():

@@ -134,6 +134,11 @@ def test_promtool_accepts_the_alerts_and_their_tests_pass() -> None:
     assert result.returncode == 0, result.stdout + result.stderr
 
 
+def test_the_tests_of_alerts_pass_on_the_gateways_engine_too() -> None:
+    result = kit.run(kit.program("binary"), "test", TESTS)
+    assert result.returncode == 0 and f"{2 * len(RULES)} passed" in result.stdout, result.stdout + result.stderr
+
+
 def test_each_alert_has_a_test_that_fires_and_one_that_does_not() -> None:
     fires = {rule["alert"]: [] for rule in RULES}
     for test in yaml.safe_load(TESTS.read_text())["tests"]:
@@ -155,9 +160,10 @@ def test_the_tests_of_alerts_notice_other_conditions(tmp_path: Path) -> None:
         text = text.replace(old, new)
     (tmp_path / "tidegate.yaml").write_text(text)
     (tmp_path / TESTS.name).write_text(TESTS.read_text())
-    result = kit.run(kit.program("promtool"), "test", "rules", tmp_path / TESTS.name)
-    failed = set(re.findall(r"name: (.*),$", result.stdout + result.stderr, re.MULTILINE))
-    assert {name for name in failed if name.startswith("Tidegate")} == set(changes), result.stderr
+    # It takes a fifth of the time of promtool.
+    result = kit.run(kit.program("binary"), "test", tmp_path / TESTS.name)
+    failed = re.findall(r"^  FAIL  (.*)$", result.stdout, re.MULTILINE)
+    assert sorted(failed) == sorted(changes), result.stdout + result.stderr
 
 
 def test_the_rules_extension_accepts_the_alerts(tmp_path: Path) -> None:
