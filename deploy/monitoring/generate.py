@@ -3,6 +3,9 @@
 """Writes the dashboards, the alerts, their tests and their runbooks from the YAML files of this folder.
 
 `cargo xtask dashboards` runs it. `tests/deploy/test_monitoring.py` fails if a file is older than its source.
+
+It is Python with YAML because the tests of `deploy/` need both already. Jsonnet, the usual language of dashboards, would be
+one more program to install, and it can't wrap the lines of a document.
 """
 
 import json

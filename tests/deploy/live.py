@@ -49,7 +49,7 @@ service:
 """
 
 
-def wait_for(what: str, condition: Callable[[], Any], seconds: float = 20) -> Any:
+def wait_for(what: str, condition: Callable[[], Any], seconds: float = 40) -> Any:
     """The first true result of a condition."""
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
