@@ -2,6 +2,7 @@
 
 """What the tests of deploy/ share: the programs, the rendered chart, and the pods in it."""
 
+import copy
 import functools
 import os
 import re
@@ -42,8 +43,15 @@ def rendered(values: Path) -> str:
     return result.stdout
 
 
+@functools.cache
+def parsed(values: Path) -> list[Object]:
+    # The parser in C: with dashboards, a chart has 300 kB.
+    return [document for document in yaml.load_all(rendered(values), yaml.CSafeLoader) if document]
+
+
 def objects(values: Path) -> list[Object]:
-    return [document for document in yaml.safe_load_all(rendered(values)) if document]
+    """The rendered objects. Each caller has copies of its own."""
+    return copy.deepcopy(parsed(values))
 
 
 def of_kind(values: Path, *kinds: str) -> list[Object]:

@@ -213,6 +213,9 @@ def test_prometheus_scrapes_the_data_of_all_replicas_once(tmp_path: Path) -> Non
         ("vendors: [{name: a, endpoint: 'https://a.example.com', secretRef: {name: b, key: c}}]", "header"),
         ("vendors: [{name: a, endpoint: 'https://a', durableQueue: true}]\ngateway: {storage: {enabled: false}}", "enable the storage"),
         ("vendors: [{name: a, endpoint: 'https://a'}, {name: a, endpoint: 'https://b'}]", "a has two entries"),
+        ("dashboards: {labels: {grafana_dashboard: 1}}", "grafana_dashboard"),
+        ("docsUrl: docs.example.com", "docsUrl"),
+        ("docsUrl: https://docs.example.com/", "docsUrl"),
     ],
 )
 def test_wrong_values_are_refused_with_the_name_of_the_value(values: str, message: str, tmp_path: Path) -> None:

@@ -40,9 +40,43 @@ def test_compose_names_existing_files_and_volumes() -> None:
     for service in compose["services"].values():
         for mount in service["volumes"]:
             source = mount.split(":")[0]
-            assert source in compose["volumes"] or (COMPOSE / source).is_file(), source
+            assert source in compose["volumes"] or (COMPOSE / source).exists(), source
         if build := service.get("build"):
             assert (COMPOSE / build["context"] / build["dockerfile"]).is_file()
+
+
+def test_images_of_compose_are_pinned_and_ports_open_to_this_machine_only() -> None:
+    for name, service in load(COMPOSE / "compose.yaml")["services"].items():
+        assert re.fullmatch(r"tidegate|.+:v?\d+\.\d+\.\d+", service["image"]), name
+        assert all(port.startswith("127.0.0.1:") for port in service.get("ports", [])), name
+
+
+def test_grafana_of_compose_finds_its_data_sources_and_dashboards() -> None:
+    services = load(COMPOSE / "compose.yaml")["services"]
+    grafana = services["grafana"]
+    assert grafana["read_only"] and grafana["cap_drop"] == ["ALL"] and grafana["security_opt"] == services["gateway"]["security_opt"]
+    mounts = {target: (COMPOSE / source).resolve() for source, target, mode in (mount.split(":") for mount in grafana["volumes"]) if mode == "ro"}
+    (provider,) = load(mounts["/etc/grafana/provisioning/dashboards/tidegate.yaml"])["providers"]
+    folder = mounts[provider["options"]["path"]]
+    assert folder == kit.DEPLOY / "grafana"
+    home = Path(grafana["environment"]["GF_DASHBOARDS_DEFAULT_HOME_DASHBOARD_PATH"])
+    assert mounts[str(home.parent)] == folder and (folder / home.name).is_file()
+    sources = load(mounts["/etc/grafana/provisioning/datasources/tidegate.yaml"])["datasources"]
+    assert [source["isDefault"] for source in sources if "isDefault" in source] == [True]
+    listens = {"prometheus": {9090}, "gateway": kit.listens(load(COMPOSE / "gateway.yaml"))}
+    for source in sources:
+        host, port = source["url"].removeprefix("http://").split(":")
+        assert source["type"] == "prometheus" and host in services and int(port) in listens[host]
+    interval = load(COMPOSE / "prometheus.yaml")["global"]["scrape_interval"]
+    assert sources[0]["jsonData"]["timeInterval"] == interval
+
+
+def test_compose_has_the_composites_and_alerts_that_dashboards_show() -> None:
+    ours, quickstart = (load(file)["processors"]["composite"] for file in (COMPOSE / "gateway.yaml", kit.ROOT / "config/quickstart.yaml"))
+    assert ours == quickstart
+    (rules,) = load(COMPOSE / "prometheus.yaml")["rule_files"]
+    volumes = load(COMPOSE / "compose.yaml")["services"]["prometheus"]["volumes"]
+    assert f"../alerts/tidegate.yaml:/etc/prometheus/{rules}:ro" in volumes
 
 
 def test_the_gateway_of_compose_is_valid_and_publishes_its_ports() -> None:

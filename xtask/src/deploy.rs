@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 
 //! `cargo xtask deploy`: the files of `deploy/`, read by the programs that will read them: Helm, hadolint, promtool,
-//! systemd and tidegate itself.
+//! Prometheus, systemd and tidegate itself. `cargo xtask dashboards` writes those that have a source in `deploy/monitoring`.
 
 use std::path::PathBuf;
 
 use crate::test::workspace;
-use crate::{Outcome, golang, pytest, testenv};
+use crate::{Outcome, golang, process, pytest, testenv};
 
 const HELM: golang::GoTool = golang::GoTool {
     name: "helm",
@@ -14,13 +14,30 @@ const HELM: golang::GoTool = golang::GoTool {
     version: "4.3.1",
 };
 
+/// The part of the test environment with the Python packages that read the files of `deploy/`.
+const TOOLS: &str = "deploy-tools";
+
 /// Installs what is missing and runs the tests; arguments go to pytest.
 pub(crate) fn test_alone(arguments: &[String]) -> Outcome {
     testenv::setup(&[])?;
     test(arguments)
 }
 
-/// Runs `tests/deploy`. It takes a quarter of a minute when Helm and the gateway are built.
+/// Writes dashboards, alerts and runbooks from their sources in `deploy/monitoring`, and prints the files that changed.
+pub(crate) fn dashboards(arguments: &[String]) -> Outcome {
+    if !arguments.is_empty() {
+        return Err("usage: cargo xtask dashboards".into());
+    }
+    testenv::setup_part(TOOLS)?;
+    process::stream(
+        process::by_hand("python3")
+            .arg(workspace().join("deploy/monitoring/generate.py"))
+            .env("PYTHONPATH", part(TOOLS))
+            .env("PYTHONDONTWRITEBYTECODE", "1"),
+    )
+}
+
+/// Runs `tests/deploy`. It takes half a minute when Helm and the gateway are built.
 pub(crate) fn test(arguments: &[String]) -> Outcome {
     pytest(&["tests/deploy", "--quiet"], &[], &[], arguments)
 }
@@ -37,9 +54,11 @@ pub(crate) fn pytest(
         ("TIDEGATE_SYSTEMD", part("systemd")),
         ("TIDEGATE_HADOLINT", part("deploy-tools/bin/hadolint")),
         ("TIDEGATE_PROMTOOL", part("debian-unstable/usr/bin/promtool")),
+        ("TIDEGATE_PROMETHEUS", part("debian-unstable/usr/bin/prometheus")),
+        ("TIDEGATE_DYNAMO", part("dynamo")),
     ];
     let programs: Vec<(&str, PathBuf)> = programs.into_iter().chain(others.iter().cloned()).collect();
-    let mut folders = vec![part("deploy-tools"), part("python-tools")];
+    let mut folders = vec![part(TOOLS), part("python-tools")];
     folders.extend(paths.iter().map(|path| workspace().join(path)));
     pytest::run(what, &folders, &programs, arguments)
 }

@@ -64,8 +64,13 @@ const COMMANDS: &[Command] = &[
     },
     Command {
         name: "deploy",
-        about: "setup, then the tests of deploy/: Helm chart, Kustomize, Compose, systemd, container; arguments go to pytest",
+        about: "setup, then the tests of deploy/: Helm chart, Kustomize, Compose, systemd, container, dashboards, alerts; arguments go to pytest",
         run: deploy::test_alone,
+    },
+    Command {
+        name: "dashboards",
+        about: "write the dashboards, alerts and runbooks from deploy/monitoring",
+        run: deploy::dashboards,
     },
     Command {
         name: "page",

@@ -220,6 +220,14 @@ pub(crate) fn collector() -> Outcome {
     COLLECTOR.ensure(&root)
 }
 
+/// Installs one part if it is missing or out of date.
+pub(crate) fn setup_part(name: &str) -> Outcome {
+    let root = directory();
+    let _lock = lock(&root)?;
+    let part = PARTS.iter().find(|part| part.name == name);
+    part.expect("callers name parts of the table").ensure(&root)
+}
+
 /// Installs every part that is missing or out of date, all at a time.
 pub(crate) fn setup(_arguments: &[String]) -> Outcome {
     let root = directory();
