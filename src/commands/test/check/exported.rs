@@ -74,6 +74,8 @@ pub(super) struct ExporterData {
     texts: Vec<String>,
     /// The bytes of all texts, also of those that are not kept.
     text_bytes: usize,
+    /// What is wrong with the last request that can't be read.
+    unreadable: Option<String>,
     limits: ExportLimits,
 }
 
@@ -81,14 +83,16 @@ impl ExporterData {
     fn take(&mut self, payload: &Payload) {
         self.items += payload.items();
         if self.wants_series {
-            for point in points(payload) {
-                self.add_point(point);
+            match points(payload) {
+                Ok(points) => points.into_iter().for_each(|point| self.add_point(point)),
+                Err(error) => self.unreadable = Some(error),
             }
         }
-        if self.wants_texts
-            && let Ok(text) = json::to_json(&payload.encode())
-        {
-            self.add_text(text);
+        if self.wants_texts {
+            match json::to_json(&payload.encode()) {
+                Ok(text) => self.add_text(text),
+                Err(error) => self.unreadable = Some(error.to_string()),
+            }
         }
     }
 
@@ -112,8 +116,9 @@ impl ExporterData {
     /// The series.
     ///
     /// # Errors
-    /// There were too many to keep them all.
+    /// There were too many to keep them all, or a request can't be read: nobody knows what it has.
     pub(super) fn series(&self) -> Result<Vec<&ReceivedSeries>, String> {
+        self.check_all_are_read()?;
         if self.has_more_series {
             let max = self.limits.series;
             return Err(format!(
@@ -126,8 +131,9 @@ impl ExporterData {
     /// The requests as OTLP/JSON.
     ///
     /// # Errors
-    /// There were too many to keep them all.
+    /// There were too many to keep them all, or one can't be read: nobody knows what it has.
     pub(super) fn texts(&self) -> Result<&[String], String> {
+        self.check_all_are_read()?;
         if self.text_bytes > self.limits.text_bytes {
             let mebibytes = self.limits.text_bytes >> 20;
             return Err(format!(
@@ -136,18 +142,27 @@ impl ExporterData {
         }
         Ok(&self.texts)
     }
+
+    fn check_all_are_read(&self) -> Result<(), String> {
+        let unreadable = self.unreadable.as_ref();
+        unreadable.map_or(Ok(()), |error| {
+            Err(format!(
+                "a request of the exporter can't be read as OTLP: {error}"
+            ))
+        })
+    }
 }
 
 /// The points of metrics.
-fn points(payload: &Payload) -> Vec<Point> {
-    match payload {
+fn points(payload: &Payload) -> Result<Vec<Point>, String> {
+    Ok(match payload {
         Payload::Points(points) => points.points.to_vec(),
         Payload::Events(events) => convert::events_to_points(events),
         Payload::Encoded(encoded) if encoded.signal == Signal::Metrics => {
-            convert::points(encoded).unwrap_or_default()
+            convert::points(encoded).map_err(|error| error.to_string())?
         }
         Payload::Encoded(_) => Vec::new(),
-    }
+    })
 }
 
 /// The newest state of a series at an exporter.
@@ -195,7 +210,7 @@ mod tests {
     use tidegate_engine::{Attributes, ExponentialHistogram, Histogram, Metric};
 
     use super::*;
-    use crate::batch::Points;
+    use crate::batch::{Encoded, Points};
 
     /// A point of a series of delta temporality.
     fn point(series: &str, value: i64) -> Point {
@@ -282,6 +297,17 @@ mod tests {
         ] {
             add_delta(&mut value, &before);
             assert_eq!(value, sum);
+        }
+    }
+
+    #[test]
+    fn a_request_that_can_not_be_read_is_an_error() {
+        for wants in [(true, false), (false, true)] {
+            let mut exported = data(wants);
+            let broken = Encoded::one(Signal::Metrics, vec![0x0a, 0xff].into(), 1);
+            exported.take(vec![("asked".to_owned(), Payload::Encoded(broken))]);
+            let asked = exported.of("asked").unwrap();
+            assert!(asked.series().is_err() && asked.texts().is_err());
         }
     }
 
