@@ -13,6 +13,7 @@ mod cluster;
 mod crates_picture;
 mod deny;
 mod deploy;
+mod dist;
 mod editor;
 mod failures;
 mod fuzz;
@@ -66,6 +67,16 @@ const COMMANDS: &[Command] = &[
         name: "deploy",
         about: "setup, then the tests of deploy/: Helm chart, Kustomize, Compose, systemd, container; arguments go to pytest",
         run: deploy::test_alone,
+    },
+    Command {
+        name: "dist",
+        about: "pack a release into target/dist: tarball, deb, rpm, SDK for C, Python; --binary FILE, --only KIND,..., --output DIRECTORY",
+        run: dist::dist,
+    },
+    Command {
+        name: "packages",
+        about: "setup, then pack the debug build twice, and install and try the packages; arguments go to pytest",
+        run: dist::test_alone,
     },
     Command {
         name: "page",
