@@ -20,7 +20,14 @@ use std::process::Command;
 
 use self::gateway::Gateway;
 use crate::test::workspace;
-use crate::{Outcome, deny, process, pytest, testenv};
+use crate::{Outcome, deny, golang, process, pytest, testenv};
+
+/// Reads the workflows that make a release.
+const ACTIONLINT: golang::GoTool = golang::GoTool {
+    name: "actionlint",
+    package: "github.com/rhysd/actionlint/cmd/actionlint",
+    version: "1.7.12",
+};
 
 const USAGE: &str = "usage: cargo xtask dist [--binary FILE] [--notices FILE] [--output EMPTY-DIRECTORY] \
                      [--only KIND,...] [--debug] [--zig]
@@ -284,6 +291,7 @@ pub(crate) fn test(arguments: &[String]) -> Outcome {
         ("TIDEGATE_PACKAGING", part("packaging")),
         ("TIDEGATE_DEBIAN_ROOT", part("debian-root")),
         ("TIDEGATE_SYSTEMD", part("systemd")),
+        ("TIDEGATE_ACTIONLINT", ACTIONLINT.installed()?),
     ];
     let folders = [part("deploy-tools"), part("python-tools")];
     // The roots of the tests take gigabytes.
