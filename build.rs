@@ -61,9 +61,9 @@ fn archived(key: &str) -> Option<String> {
 
 /// The features of Cargo that the build has, with commas between.
 fn features() -> String {
-    let mut names: Vec<String> = env::vars()
+    let mut names: Vec<String> = env::vars_os()
         .filter_map(|(name, _)| {
-            let feature = name.strip_prefix("CARGO_FEATURE_")?;
+            let feature = name.to_str()?.strip_prefix("CARGO_FEATURE_")?;
             Some(feature.to_lowercase().replace('_', "-"))
         })
         .collect();

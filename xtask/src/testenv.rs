@@ -282,8 +282,8 @@ pub(crate) fn setup(_arguments: &[String]) -> Outcome {
 pub(crate) fn setup_some(names: &[&str]) -> Outcome {
     let root = directory();
     let _lock = lock(&root)?;
-    let parts = PARTS.iter().filter(|part| names.contains(&part.name));
-    parts.into_iter().try_for_each(|part| part.ensure(&root))
+    let mut parts = PARTS.iter().filter(|part| names.contains(&part.name));
+    parts.try_for_each(|part| part.ensure(&root))
 }
 
 /// Where the parts are: [`VARIABLE`], or `testenv` in the target directory we were built in.

@@ -2,6 +2,8 @@
 
 //! The Python package: a wheel, for all versions of Python from 3.10 on, and the source of it.
 
+use std::process::Command;
+
 use super::Release;
 use crate::test::workspace;
 use crate::{Outcome, process, python, testenv};
@@ -26,7 +28,7 @@ pub(super) fn build(release: &Release) -> Outcome {
     process::stream(&mut maturin(release, "sdist"))
 }
 
-fn maturin(release: &Release, command: &str) -> std::process::Command {
+fn maturin(release: &Release, command: &str) -> Command {
     let mut maturin = release.command(python::tools().join("bin/maturin"));
     maturin
         .args([command, "--out"])
