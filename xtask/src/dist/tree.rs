@@ -43,11 +43,14 @@ impl Tree {
         fs::write(&to, text).map_err(|error| format!("{}: {error}", to.display()))
     }
 
-    /// Copies the files of a directory whose names end with one of `ends`.
+    /// Copies the files of a directory, and of those in it, whose names end with one of `ends`.
     pub(super) fn add_all(&self, path: &str, from: &Path, ends: &[&str]) -> Outcome {
         for name in names(from)? {
-            if ends.iter().any(|end| name.ends_with(end)) {
-                self.add(&format!("{path}/{name}"), &from.join(&name))?;
+            let (to, file) = (format!("{path}/{name}"), from.join(&name));
+            if file.is_dir() {
+                self.add_all(&to, &file, ends)?;
+            } else if ends.iter().any(|end| name.ends_with(end)) {
+                self.add(&to, &file)?;
             }
         }
         Ok(())
