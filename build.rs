@@ -1,13 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 
-//! Says which commit and which day a build is of. Without Git, or outside a repository, both are unknown; a packager sets
-//! `TIDEGATE_COMMIT` and `SOURCE_DATE_EPOCH`.
+//! Says of a build: the commit, its day, the features of Cargo and the compiler.
+//!
+//! `TIDEGATE_COMMIT` and `SOURCE_DATE_EPOCH` name the commit and its time. Without them, [`ARCHIVE`] has both if the source is
+//! an archive that Git made, else Git knows them. Elsewhere they are unknown.
 
 use std::env;
+use std::fs;
 use std::process::Command;
+
+/// `git archive` writes the commit and its time into this file, by `.gitattributes`.
+const ARCHIVE: &str = ".git_archival.txt";
 
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");
+    println!("cargo::rerun-if-changed={ARCHIVE}");
     println!("cargo::rerun-if-env-changed=TIDEGATE_COMMIT");
     println!("cargo::rerun-if-env-changed=SOURCE_DATE_EPOCH");
     // A build for development says the commit of its first run: it is not built again for every commit.
@@ -19,8 +26,13 @@ fn main() {
             }
         }
     }
-    let commit = set("TIDEGATE_COMMIT").or_else(|| git(&["rev-parse", "--short=12", "HEAD"]));
-    let seconds = set("SOURCE_DATE_EPOCH").or_else(|| git(&["log", "-1", "--format=%ct"]));
+    let commit = set("TIDEGATE_COMMIT")
+        .or_else(|| archived("commit"))
+        .or_else(|| git(&["rev-parse", "HEAD"]))
+        .map(|commit| commit.chars().take(12).collect::<String>());
+    let seconds = set("SOURCE_DATE_EPOCH")
+        .or_else(|| archived("seconds"))
+        .or_else(|| git(&["log", "-1", "--format=%ct"]));
     let date = seconds.and_then(|seconds| seconds.parse().ok()).map(date);
     let unknown = || "unknown".to_owned();
     println!(
@@ -28,10 +40,49 @@ fn main() {
         commit.unwrap_or_else(unknown)
     );
     println!("cargo::rustc-env=TIDEGATE_DATE={}", date.unwrap_or_else(unknown));
+    println!("cargo::rustc-env=TIDEGATE_FEATURES={}", features());
+    println!(
+        "cargo::rustc-env=TIDEGATE_RUSTC={}",
+        rustc().unwrap_or_else(unknown)
+    );
 }
 
 fn set(name: &str) -> Option<String> {
     env::var(name).ok().filter(|value| !value.is_empty())
+}
+
+/// A value of [`ARCHIVE`], if Git has filled it in.
+fn archived(key: &str) -> Option<String> {
+    let text = fs::read_to_string(ARCHIVE).ok()?;
+    let mut pairs = text.lines().filter_map(|line| line.split_once(": "));
+    let (_, value) = pairs.find(|(found, _)| *found == key)?;
+    (!value.starts_with('$')).then(|| value.to_owned())
+}
+
+/// The features of Cargo that the build has, with commas between.
+fn features() -> String {
+    let mut names: Vec<String> = env::vars_os()
+        .filter_map(|(name, _)| {
+            let feature = name.to_str()?.strip_prefix("CARGO_FEATURE_")?;
+            Some(feature.to_lowercase().replace('_', "-"))
+        })
+        .collect();
+    names.sort();
+    if names.is_empty() {
+        "none".to_owned()
+    } else {
+        names.join(",")
+    }
+}
+
+/// The version of the compiler, as `1.95.0`.
+fn rustc() -> Option<String> {
+    let answer = Command::new(env::var_os("RUSTC")?)
+        .arg("--version")
+        .output()
+        .ok()?;
+    let text = String::from_utf8(answer.stdout).ok()?;
+    Some(text.split_whitespace().nth(1)?.to_owned())
 }
 
 /// The answer of Git for this directory, if it is a repository of its own.

@@ -83,7 +83,7 @@ fn fish_kinds() -> String {
 }
 
 /// The command line with the component types of this binary. The command itself takes other words too, for its error.
-fn described() -> clap::Command {
+pub(super) fn described() -> clap::Command {
     let [first, kinds] = component_words();
     Cli::command().mut_subcommand("components", |command| {
         command

@@ -14,6 +14,7 @@ pub mod explain;
 mod fetch;
 pub mod graph;
 pub mod load;
+mod man;
 pub mod plugin_host;
 pub mod query;
 pub mod quickstart;
@@ -92,6 +93,9 @@ enum Command {
     /// The process of a plugin, which the gateway starts
     #[command(hide = true)]
     PluginHost(plugin_host::PluginHostArgs),
+    /// Print the manual page, for packages
+    #[command(hide = true)]
+    Man,
     /// Print version and build information
     Version,
     /// Print a completion script for a shell
@@ -119,6 +123,7 @@ impl Cli {
             Command::Ring(args) => ring::run(&args),
             Command::SupportBundle(args) => support_bundle::run(&args),
             Command::PluginHost(args) => plugin_host::run(&args),
+            Command::Man => man::run(),
             Command::Version => version::run(),
             Command::Completion(args) => completion::run(&args),
         };

@@ -3,10 +3,10 @@
 //! `version`: the version and the build of this binary.
 
 use super::Failure;
-use crate::built::{COMMIT, DATE, VERSION};
+use crate::built::{COMMIT, DATE, FEATURES, RUSTC, VERSION};
 use crate::print_line;
 
-/// Prints version, commit, target and the NIXL formats it reads.
+/// Prints version, commit, features, compiler, target and the NIXL formats it reads.
 ///
 /// # Errors
 /// None: failed writes to standard output are not reported.
@@ -24,7 +24,8 @@ pub(super) fn text() -> String {
         "release"
     };
     format!(
-        "tidegate {VERSION}\ncommit: {COMMIT}, {DATE}\ntarget: {arch}-{system}\nprofile: {profile}\n\
+        "tidegate {VERSION}\ncommit: {COMMIT}, {DATE}\nfeatures: {FEATURES}\nrustc: {RUSTC}\n\
+         target: {arch}-{system}\nprofile: {profile}\n\
          nixl rings: 1, 2a, 2b, 3, 4, 5 (proposed); multi-process stores: schema 1\n"
     )
 }

@@ -132,6 +132,7 @@ pub(super) const CATALOGUE: &[Described] = metrics_table! {
     Normal Counter "otelcol_processor_filter_datapoints_filtered" ["1"] "Metric points that the filter dropped.";
     Normal Counter "otelcol_processor_filter_spans_filtered" ["1"] "Spans that the filter dropped.";
     Normal Counter "otelcol_processor_filter_logs_filtered" ["1"] "Log records that the filter dropped.";
+    Basic Gauge "tidegate_build_info" ["1"] "1, with labels that say which build runs: version, commit, its date, features, compiler.";
     Basic FractionCounter "otelcol_process_uptime" ["s"] "Time since the start.";
     Basic FractionCounter "otelcol_process_cpu_seconds" ["s"] "Processor time used, user and system.";
     Basic Gauge "otelcol_process_memory_rss" ["By"] "Resident memory.";

@@ -14,6 +14,7 @@ use parking_lot::Mutex;
 
 use super::process::{Started, heap_bytes, usage};
 use crate::batch::Signal;
+use crate::built::{COMMIT, DATE, FEATURES, RUSTC, VERSION};
 use crate::component::account::measure::live_bytes;
 use crate::component::graph_metrics::{GraphMetrics, NodeMetrics, ReceiverMetrics};
 use crate::component::{Balance, EntryCounts, Reason};
@@ -94,6 +95,7 @@ impl MetricsPublisher {
     }
 
     fn process(&self) {
+        gauge!("tidegate_build_info", build_labels()).set(1.0);
         let used = usage();
         gauge!("otelcol_process_uptime").set(self.started.seconds());
         gauge!("otelcol_process_cpu_seconds").set(used.cpu_seconds);
@@ -106,6 +108,21 @@ impl MetricsPublisher {
         }
         gauge!("otelcol_process_runtime_total_sys_memory_bytes").set(used.data_bytes as f64);
     }
+}
+
+/// Which build this is, as labels.
+fn build_labels() -> Vec<Label> {
+    let labels = [
+        ("version", VERSION),
+        ("commit", COMMIT),
+        ("date", DATE),
+        ("features", FEATURES),
+        ("rustc", RUSTC),
+    ];
+    let labels = labels.into_iter();
+    labels
+        .map(|(key, value)| Label::from_static_parts(key, value))
+        .collect()
 }
 
 fn label(key: &'static str, value: &str) -> Label {

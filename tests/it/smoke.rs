@@ -2,7 +2,7 @@
 
 //! The kit's gateway: it starts, says that it's well, shows its own metrics and stops cleanly.
 
-use tidegate::built::{COMMIT, DATE};
+use tidegate::built::{COMMIT, DATE, FEATURES, RUSTC};
 
 use super::kit::{Gateway, Prometheus, SOON, free_port, gateway::tidegate};
 
@@ -22,6 +22,8 @@ fn a_gateway_starts_is_healthy_and_stops_on_sigterm() {
     let health = gateway.health().expect("it answers");
     assert_eq!(health.status, 200);
     assert!(gateway.own_metric("otelcol_process_uptime", &[]) > 0.0);
+    let (commit, rustc) = (format!("commit=\"{COMMIT}\""), format!("rustc=\"{RUSTC}\""));
+    assert_eq!(gateway.own_metric("tidegate_build_info", &[&commit, &rustc]), 1.0);
     gateway.stop();
 }
 
@@ -57,6 +59,9 @@ fn the_binary_tells_its_version() {
     assert_eq!(lines.next(), Some(&*version), "{said}");
     let build = format!("commit: {COMMIT}, {DATE}");
     assert_eq!(lines.next(), Some(&*build), "{said}");
+    assert_eq!(lines.next(), Some(&*format!("features: {FEATURES}")), "{said}");
+    assert_eq!(lines.next(), Some(&*format!("rustc: {RUSTC}")), "{said}");
+    assert!(RUSTC.starts_with("1."), "{RUSTC}");
     // A build outside a repository knows neither.
     let is_hex = COMMIT.len() == 12 && COMMIT.bytes().all(|byte| byte.is_ascii_hexdigit());
     let is_checkout = std::path::Path::new(env!("CARGO_MANIFEST_DIR"))

@@ -44,6 +44,48 @@ pub(crate) fn unpack_with_needs(packages: &[&str], directory: &Path) -> Outcome 
     unpack(&all, directory)
 }
 
+/// Unpacks packages of the machine's release with all that they need, as the root of a system on which dpkg has them
+/// installed. No script of a package runs.
+pub(crate) fn unpack_root(packages: &[&str], directory: &Path) -> Outcome {
+    let describe = |error| format!("{}: {error}", directory.display());
+    let status = directory.join("var/lib/dpkg/status");
+    fs::create_dir_all(directory.join("var/lib/dpkg"))
+        .and_then(|()| fs::write(&status, ""))
+        .map_err(describe)?;
+    let mut nothing_installed = OsString::from("-oDir::State::Status=");
+    nothing_installed.push(&status);
+    let empty = Apt {
+        options: vec![nothing_installed],
+    };
+    let apt = Apt { options: Vec::new() };
+    let all = empty.missing(packages).or_else(|_| {
+        apt.update()?;
+        empty.missing(packages)
+    })?;
+    let all: Vec<&str> = all.iter().map(String::as_str).collect();
+    apt.download(&all, directory).or_else(|_| {
+        apt.update()?;
+        apt.download(&all, directory)
+    })?;
+    let mut entries = String::new();
+    for package in packages_in(directory)? {
+        let (fields, ended) = process::printed(Command::new("dpkg-deb").arg("--field").arg(&package))?;
+        ended?;
+        entries.push_str(&format!(
+            "{}\nStatus: install ok installed\n\n",
+            fields.trim_end()
+        ));
+    }
+    extract(directory)?;
+    // The script of base-passwd would do this.
+    let masters = directory.join("usr/share/base-passwd");
+    fs::write(&status, entries)
+        .and_then(|()| fs::copy(masters.join("passwd.master"), directory.join("etc/passwd")))
+        .and_then(|_| fs::copy(masters.join("group.master"), directory.join("etc/group")))
+        .map(|_| ())
+        .map_err(describe)
+}
+
 /// Unpacks packages of the unstable release into `directory`.
 pub(crate) fn unpack_unstable(packages: &[&str], directory: &Path) -> Outcome {
     let state = directory.join(".apt");

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-//! The C and C++ library, installed as packages expect it: library, headers, pkg-config file.
+//! The C and C++ library, installed as packages expect it: library, headers, files for pkg-config and CMake.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -31,14 +31,34 @@ pub(crate) fn install(arguments: &[String]) -> Outcome {
     let headers = workspace().join("crates/tidegate-capi/include");
     create(&lib.join("pkgconfig"))?;
     copy_all(&headers, &include)?;
-    let numbered = format!("libtidegate.so.{}", abi(&headers.join("tidegate.h"))?);
+    let abi = abi(&headers.join("tidegate.h"))?;
+    let numbered = format!("libtidegate.so.{abi}");
     copy(&built.join("libtidegate_capi.so"), &lib.join(&numbered))?;
     copy(&built.join("libtidegate_capi.a"), &lib.join("libtidegate.a"))?;
     let link = lib.join("libtidegate.so");
     let _ = fs::remove_file(&link); // what can't be removed shows below
     symlink(&numbered, &link).map_err(|error| format!("{}: {error}", link.display()))?;
     let file = lib.join("pkgconfig/tidegate.pc");
-    fs::write(&file, pkg_config()).map_err(|error| format!("{}: {error}", file.display()))
+    fs::write(&file, pkg_config()).map_err(|error| format!("{}: {error}", file.display()))?;
+    add_cmake(&lib.join("cmake/tidegate"), &abi)
+}
+
+/// Writes the files that CMake's `find_package(tidegate)` reads.
+fn add_cmake(directory: &Path, abi: &str) -> Outcome {
+    create(directory)?;
+    let templates = workspace().join("crates/tidegate-capi/cmake");
+    // CMake writes a list with semicolons, and names of libraries without `-l`.
+    let libraries = STATIC_LIBRARIES.replace("-l", "").replace(' ', ";");
+    for name in ["tidegate-config.cmake", "tidegate-config-version.cmake"] {
+        let (from, to) = (templates.join(name), directory.join(name));
+        let template = fs::read_to_string(&from).map_err(|error| format!("{}: {error}", from.display()))?;
+        let text = template
+            .replace("@ABI@", abi)
+            .replace("@STATIC_LIBRARIES@", &libraries)
+            .replace("@VERSION@", env!("CARGO_PKG_VERSION"));
+        fs::write(&to, text).map_err(|error| format!("{}: {error}", to.display()))?;
+    }
+    Ok(())
 }
 
 /// Gives the directory that the library is in.

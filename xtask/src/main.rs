@@ -13,6 +13,7 @@ mod cluster;
 mod crates_picture;
 mod deny;
 mod deploy;
+mod dist;
 mod editor;
 mod failures;
 mod fuzz;
@@ -71,6 +72,16 @@ const COMMANDS: &[Command] = &[
         name: "dashboards",
         about: "write the dashboards, alerts and runbooks from deploy/monitoring",
         run: deploy::dashboards,
+    },
+    Command {
+        name: "dist",
+        about: "pack a release into target/dist: tarball, deb, rpm, SDK for C, Python; --binary FILE, --only KIND,..., --output DIRECTORY",
+        run: dist::dist,
+    },
+    Command {
+        name: "packages",
+        about: "setup, then pack the debug build twice, and install and try the packages; arguments go to pytest",
+        run: dist::test_alone,
     },
     Command {
         name: "page",

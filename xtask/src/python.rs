@@ -92,7 +92,8 @@ fn python(site: &Path) -> Command {
     python
 }
 
-fn tools() -> PathBuf {
+/// The directory of the tools that build and check the package.
+pub(crate) fn tools() -> PathBuf {
     testenv::directory().join("python-tools")
 }
 

@@ -3,7 +3,7 @@
 //! `cargo xtask test`: every test, with everything they need.
 
 use crate::{
-    Outcome, abuse, bench, cluster, deny, deploy, editor, failures, instructions, loom, page, process,
+    Outcome, abuse, bench, cluster, deny, deploy, dist, editor, failures, instructions, loom, page, process,
     python, rules, testenv,
 };
 use std::path::Path;
@@ -12,8 +12,8 @@ use std::time::Instant;
 
 /// Installs the missing peers and runs every test of the workspace, also after a failure. Without arguments it also
 /// checks the rules of the source, the spelling and the dependencies. It then runs loom, the tests in Python, of `deploy/`,
-/// of the page, of the schema and of the harness, the instruction counts, small attacks and a small cluster. Arguments go
-/// to `cargo test`.
+/// of packages, of the page, of the schema and of the harness, the instruction counts, small attacks and a small cluster.
+/// Arguments go to `cargo test`.
 ///
 /// The checks and the examples in the documentation come first, so that the run ends with the closing lines of the unit
 /// and whole-gateway tests. If some of those fail, what they printed comes again at the end.
@@ -21,13 +21,14 @@ pub(crate) fn test(arguments: &[String]) -> Outcome {
     testenv::setup(&[])?;
     let others = match arguments {
         [] => {
-            let parts: [TestPart; 12] = [
+            let parts: [TestPart; 13] = [
                 ("rules", || rules::rules(&[])),
                 ("spelling", spelling),
                 ("deny", || deny::deny(&[])),
                 ("loom", || loom::loom(&[])),
                 ("python", || python::test(&[])),
                 ("deploy", || deploy::test(&[])),
+                ("packages", || dist::test(&[])),
                 ("page", || page::test(&[])),
                 ("editor", || editor::test(&[])),
                 ("harness", harness),

@@ -39,6 +39,9 @@ enum PackageSource {
     /// Packages of the machine's Debian release with the packages they need, unpacked only. Programs in them need
     /// `LD_LIBRARY_PATH`.
     Libraries(&'static [&'static str]),
+    /// Packages of the machine's Debian release with all packages they need, unpacked, as the root of a system on which
+    /// dpkg has them installed. Their scripts did not run.
+    Root(&'static [&'static str]),
     /// The newest packages that Debian has, unpacked only. Their versions move.
     Unstable(&'static [&'static str]),
     /// A Go program of `tests/go/`.
@@ -119,6 +122,38 @@ const PARTS: &[Part] = &[
         name: "systemd",
         source: PackageSource::Libraries(&["systemd", "libsystemd-shared"]),
         checks: &["usr/bin/systemd-analyze"],
+    },
+    // What packs `rpm` packages and looks into them, and what builds programs with the SDK for C.
+    Part {
+        name: "packaging",
+        source: PackageSource::Libraries(&["cmake", "cmake-data", "cpio", "pkgconf-bin", "rpm", "rpm2cpio"]),
+        checks: &[
+            "usr/bin/cmake",
+            "usr/bin/pkgconf",
+            "usr/bin/rpm2cpio",
+            "usr/bin/rpmbuild",
+        ],
+    },
+    // A clean system without systemd, in which packages are installed.
+    Part {
+        name: "debian-root",
+        source: PackageSource::Root(&[
+            "base-files",
+            "base-passwd",
+            "ca-certificates",
+            "coreutils",
+            "dash",
+            "dpkg",
+            "init-system-helpers",
+            "libc-bin",
+            "libgcc-s1",
+            "login",
+            "passwd",
+            "perl-base",
+            "sed",
+            "usr-is-merged",
+        ]),
+        checks: &["usr/sbin/useradd", "var/lib/dpkg/status"],
     },
     // A browser with its libraries and a font, and what drives it, for the page of `admin`.
     Part {
@@ -251,6 +286,14 @@ pub(crate) fn setup(_arguments: &[String]) -> Outcome {
     })
 }
 
+/// Installs the parts with these names if they are missing or out of date.
+pub(crate) fn setup_some(names: &[&str]) -> Outcome {
+    let root = directory();
+    let _lock = lock(&root)?;
+    let mut parts = PARTS.iter().filter(|part| names.contains(&part.name));
+    parts.try_for_each(|part| part.ensure(&root))
+}
+
 /// Where the parts are: [`VARIABLE`], or `testenv` in the target directory we were built in.
 pub(crate) fn directory() -> PathBuf {
     if let Some(directory) = std::env::var_os(VARIABLE) {
@@ -296,6 +339,7 @@ impl Part {
             PackageSource::Sdist(package) => format!("{package} source"),
             PackageSource::Debian(packages) => format!("debian {}", packages.join(" ")),
             PackageSource::Libraries(packages) => format!("debian libraries {}", packages.join(" ")),
+            PackageSource::Root(packages) => format!("debian root {}", packages.join(" ")),
             PackageSource::Unstable(packages) => format!("debian unstable {}", packages.join(" ")),
             PackageSource::Go(program) => golang::sources(program),
             PackageSource::Npm(folder) => node::lock_text(folder),
@@ -312,7 +356,7 @@ impl Part {
                     .args(["-e", check])
                     .current_dir(directory),
             ),
-            PackageSource::Libraries(_) => {
+            PackageSource::Libraries(_) | PackageSource::Root(_) => {
                 if directory.join(check).exists() {
                     Ok(())
                 } else {
@@ -338,6 +382,7 @@ impl PackageSource {
             PackageSource::Sdist(package) => source(package, directory),
             PackageSource::Debian(packages) => apt::unpack(packages, directory),
             PackageSource::Libraries(packages) => apt::unpack_with_needs(packages, directory),
+            PackageSource::Root(packages) => apt::unpack_root(packages, directory),
             PackageSource::Unstable(packages) => apt::unpack_unstable(packages, directory),
             PackageSource::Go(program) => golang::build(program, directory),
             PackageSource::Npm(folder) => node::install(folder, directory),
@@ -476,6 +521,7 @@ mod tests {
                 PackageSource::PipAlone(package) | PackageSource::Sdist(package) => vec![package],
                 PackageSource::Debian(_)
                 | PackageSource::Libraries(_)
+                | PackageSource::Root(_)
                 | PackageSource::Unstable(_)
                 | PackageSource::Go(_)
                 | PackageSource::Npm(_) => continue,

@@ -32,7 +32,13 @@ fn what_is_installed_is_what_packages_expect() {
         std::fs::read_link(lib.join("libtidegate.so")).unwrap(),
         Path::new("libtidegate.so.1")
     );
-    for file in ["libtidegate.a", "libtidegate.so.1", "pkgconfig/tidegate.pc"] {
+    for file in [
+        "libtidegate.a",
+        "libtidegate.so.1",
+        "pkgconfig/tidegate.pc",
+        "cmake/tidegate/tidegate-config.cmake",
+        "cmake/tidegate/tidegate-config-version.cmake",
+    ] {
         assert!(lib.join(file).is_file(), "{file}");
     }
     for file in ["tidegate.h", "tidegate.hpp", "tidegate/handle.hpp"] {

@@ -1,0 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
+from kit import clean_root
+
+__all__ = ["clean_root"]

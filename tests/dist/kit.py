@@ -1,0 +1,146 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""What the tests of packages share: the packages, roots to install them in, and gateways."""
+
+import os
+import re
+import shutil
+import socket
+import subprocess
+import tarfile
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+SYSTEMD = ROOT / "deploy/systemd"
+(VERSION,) = re.findall(r'^version = "(.+)"', (ROOT / "Cargo.toml").read_text(), re.MULTILINE)
+
+needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root may install packages in a root directory")
+
+
+def directory(name: str) -> Path:
+    """A directory that `cargo xtask packages` names in a variable."""
+    variable = f"TIDEGATE_{name.upper()}"
+    assert variable in os.environ, f"{variable} is not set: run `cargo xtask packages`"
+    return Path(os.environ[variable])
+
+
+def package(pattern: str) -> Path:
+    (found,) = directory("dist").glob(pattern)
+    return found
+
+
+def run(*command: str | Path, **options: Any) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(command, capture_output=True, text=True, check=False, **options)
+
+
+def output(*command: str | Path, **options: Any) -> str:
+    """What a command prints, which must succeed."""
+    result = run(*command, **options)
+    assert result.returncode == 0, f"{command}: {result.stdout}{result.stderr}"
+    return result.stdout
+
+
+def unpack(pattern: str, to: Path) -> Path:
+    """Unpacks a tarball. It has all in one directory."""
+    with tarfile.open(package(pattern)) as archive:
+        archive.extractall(to, filter="tar")
+    (only,) = to.iterdir()
+    return only
+
+
+def libraries(root: Path) -> str:
+    """LD_LIBRARY_PATH for programs of unpacked Debian packages."""
+    patterns = ("lib/*-linux-gnu", "usr/lib/*-linux-gnu", "usr/lib/*-linux-gnu/systemd")
+    return ":".join(str(found) for pattern in patterns for found in root.glob(pattern))
+
+
+def tool(part: str, program: str, *arguments: str | Path, **variables: str) -> subprocess.CompletedProcess[str]:
+    """Runs a program of a part of the test environment."""
+    root = directory(part)
+    environment = os.environ | {"LD_LIBRARY_PATH": libraries(root)} | variables
+    (found,) = [path for path in (root / "usr/bin" / program, root / "bin" / program) if path.exists()][:1]
+    return run(found, *arguments, env=environment)
+
+
+def new_root(parent: Path) -> Path:
+    """A Debian without systemd, in which packages may be installed."""
+    root = parent / "root"
+    output("cp", "--archive", directory("debian_root"), root)
+    return root
+
+
+@pytest.fixture
+def clean_root(tmp_path: Path) -> Path:
+    return new_root(tmp_path)
+
+
+def files(root: Path) -> dict[str, Path]:
+    """All files below a directory, by their paths in it."""
+    return {str(path.relative_to(root)): path for path in root.rglob("*") if path.is_file() and not path.is_symlink()}
+
+
+def free_port() -> int:
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return int(listener.getsockname()[1])
+
+
+def get(url: str) -> str | None:
+    """The page, or nothing if none is there with status 200."""
+    try:
+        with urllib.request.urlopen(url, timeout=10) as answer:
+            return str(answer.read(), "utf-8")
+    except (urllib.error.URLError, ConnectionError):
+        return None
+
+
+def wait_for(process: subprocess.Popen[str], url: str, part: str) -> str:
+    """The page, as soon as it has the part. The process must not end before."""
+    for _ in range(600):
+        page = get(url)
+        if page is not None and part in page:
+            return page
+        try:
+            process.wait(timeout=0.05)
+        except subprocess.TimeoutExpired:
+            continue
+        raise AssertionError(f"it ended: {process.communicate()}")
+    process.terminate()
+    raise AssertionError(f"{url} has no {part!r}: {page}, {process.communicate()}")
+
+
+@contextmanager
+def running(*command: str | Path, **options: Any) -> Iterator[subprocess.Popen[str]]:
+    """A process that must end well after SIGTERM."""
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **options)
+    try:
+        yield process
+        process.terminate()
+        said = process.communicate(timeout=30)
+        assert process.returncode == 0, said
+    finally:
+        if process.poll() is None:
+            process.kill()
+            process.communicate()
+
+
+def may_mount() -> bool:
+    return shutil.which("unshare") is not None and run("unshare", "--mount", "true").returncode == 0
+
+
+def as_service(root: Path, command: str) -> list[str]:
+    """A command of the unit, run in a root as the user of the service, with `/proc`.
+
+    Where nobody may mount, the program of the root runs outside of it.
+    """
+    if not may_mount():
+        return [word if not word.startswith("/") else f"{root}{word}" for word in command.split()]
+    script = 'mount -t proc proc "$0/proc" && exec chroot --userspec=tidegate:tidegate "$0" "$@"'
+    return ["unshare", "--mount", "sh", "-c", script, str(root), *command.split()]

@@ -1,0 +1,342 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//! `cargo xtask dist`: the files of a release, with their checksums, in `target/dist`.
+//!
+//! Two runs over the same inputs give the same bytes. Times are that of the commit, entries are sorted, owners are root,
+//! modes do not depend on the user's mask, and compressors run with one thread.
+
+mod archive;
+mod deb;
+mod gateway;
+mod rpm;
+mod sdk;
+mod tarball;
+mod tree;
+mod wheel;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use self::gateway::Gateway;
+use crate::test::workspace;
+use crate::{Outcome, deny, golang, process, pytest, testenv};
+
+/// Reads the workflows that make a release.
+const ACTIONLINT: golang::GoTool = golang::GoTool {
+    name: "actionlint",
+    package: "github.com/rhysd/actionlint/cmd/actionlint",
+    version: "1.7.12",
+};
+
+const USAGE: &str = "usage: cargo xtask dist [--binary FILE] [--notices FILE] [--output EMPTY-DIRECTORY] \
+                     [--only KIND,...] [--debug] [--zig]
+KIND: tarball, deb, rpm (from the binary, which is built unless it is named), sdk (C and C++), python
+--debug: libraries without optimisation, and the fastest compression
+--zig: a wheel for old systems, linked by Zig";
+
+/// The version of everything in a release.
+const VERSION: &str = env!("CARGO_PKG_VERSION");
+
+const CHECKSUMS: &str = "SHA256SUMS";
+
+/// A kind of package.
+struct PackageKind {
+    name: &'static str,
+    build: BuildSource,
+}
+
+enum BuildSource {
+    /// From the binary of the gateway.
+    OfGateway(fn(&Release, &Gateway) -> Outcome),
+    /// From the source.
+    OfSource(fn(&Release) -> Outcome),
+}
+
+const KINDS: &[PackageKind] = &[
+    PackageKind {
+        name: "tarball",
+        build: BuildSource::OfGateway(tarball::build),
+    },
+    PackageKind {
+        name: "deb",
+        build: BuildSource::OfGateway(deb::build),
+    },
+    PackageKind {
+        name: "rpm",
+        build: BuildSource::OfGateway(rpm::build),
+    },
+    PackageKind {
+        name: "sdk",
+        build: BuildSource::OfSource(sdk::build),
+    },
+    PackageKind {
+        name: "python",
+        build: BuildSource::OfSource(wheel::build),
+    },
+];
+
+/// What the command line asks for.
+#[derive(Default)]
+struct DistOptions {
+    binary: Option<PathBuf>,
+    notices: Option<PathBuf>,
+    output: Option<PathBuf>,
+    only: Option<String>,
+    is_debug: bool,
+    with_zig: bool,
+}
+
+/// What all kinds of packages need.
+struct Release {
+    /// The directory of the packages.
+    output: PathBuf,
+    /// The directory of trees that become packages.
+    stage: PathBuf,
+    /// The licences of all crates in the binaries.
+    notices: PathBuf,
+    /// The time of all files, in seconds since 1970.
+    epoch: String,
+    is_debug: bool,
+    with_zig: bool,
+}
+
+/// Builds the kinds of packages that the arguments name, or all.
+pub(crate) fn dist(arguments: &[String]) -> Outcome {
+    let options = DistOptions::of(arguments)?;
+    let kinds = options.kinds()?;
+    let release = Release::prepare(&options)?;
+    let is_gateway_needed = kinds
+        .iter()
+        .any(|kind| matches!(kind.build, BuildSource::OfGateway(_)));
+    let gateway = if is_gateway_needed {
+        Some(Gateway::of(options.binary.as_deref(), options.is_debug)?)
+    } else {
+        None
+    };
+    for kind in kinds {
+        eprintln!("cargo xtask dist: {}", kind.name);
+        match (&kind.build, &gateway) {
+            (BuildSource::OfGateway(build), Some(gateway)) => build(&release, gateway)?,
+            (BuildSource::OfGateway(_), None) => unreachable!("each kind of the gateway has one"),
+            (BuildSource::OfSource(build), _) => build(&release)?,
+        }
+    }
+    remove(&release.stage)?;
+    release.write_checksums()
+}
+
+impl DistOptions {
+    fn of(arguments: &[String]) -> Result<Self, String> {
+        let mut options = Self::default();
+        let mut arguments = arguments.iter();
+        while let Some(argument) = arguments.next() {
+            let mut value = || arguments.next().ok_or(USAGE);
+            match argument.as_str() {
+                "--binary" => options.binary = Some(value()?.into()),
+                "--notices" => options.notices = Some(value()?.into()),
+                "--output" => options.output = Some(value()?.into()),
+                "--only" => options.only = Some(value()?.clone()),
+                "--debug" => options.is_debug = true,
+                "--zig" => options.with_zig = true,
+                _ => return Err(USAGE.to_owned()),
+            }
+        }
+        Ok(options)
+    }
+
+    fn kinds(&self) -> Result<Vec<&'static PackageKind>, String> {
+        let Some(only) = &self.only else {
+            return Ok(KINDS.iter().collect());
+        };
+        let find = |name: &str| KINDS.iter().find(|kind| kind.name == name);
+        only.split(',')
+            .map(|name| find(name).ok_or_else(|| USAGE.to_owned()))
+            .collect()
+    }
+}
+
+impl Release {
+    fn prepare(options: &DistOptions) -> Result<Self, String> {
+        let output = match &options.output {
+            Some(output) => {
+                create_empty(output)?;
+                absolute(output)?
+            }
+            None => {
+                let output = process::target().join("dist");
+                remove(&output)?;
+                create_empty(&output)?;
+                output
+            }
+        };
+        let notices = match &options.notices {
+            Some(notices) => absolute(notices)?,
+            None => {
+                let notices = process::target().join("THIRD-PARTY-NOTICES.txt");
+                deny::notices(&[notices.display().to_string()])?;
+                notices
+            }
+        };
+        Ok(Self {
+            stage: output.join(".stage"),
+            output,
+            notices,
+            epoch: epoch()?,
+            is_debug: options.is_debug,
+            with_zig: options.with_zig,
+        })
+    }
+
+    /// A command that takes the time of the release for its own.
+    fn command(&self, program: impl AsRef<std::ffi::OsStr>) -> Command {
+        let mut command = process::by_hand(program);
+        command
+            .env("SOURCE_DATE_EPOCH", &self.epoch)
+            .env("LC_ALL", "C")
+            .env("TZ", "UTC");
+        command
+    }
+
+    /// Writes the checksums of all packages, as `sha256sum --check` reads them.
+    fn write_checksums(&self) -> Outcome {
+        let describe = |error| format!("{}: {error}", self.output.display());
+        let mut names = Vec::new();
+        for entry in fs::read_dir(&self.output).map_err(describe)? {
+            names.push(entry.map_err(describe)?.file_name());
+        }
+        names.sort();
+        let (sums, ended) =
+            process::printed(Command::new("sha256sum").args(&names).current_dir(&self.output))?;
+        ended?;
+        fs::write(self.output.join(CHECKSUMS), &sums).map_err(describe)?;
+        print!("{sums}");
+        Ok(())
+    }
+}
+
+/// The time of the commit, or the one that the environment names, in seconds since 1970.
+fn epoch() -> Result<String, String> {
+    if let Ok(epoch) = std::env::var("SOURCE_DATE_EPOCH") {
+        return Ok(epoch);
+    }
+    // An archive of the source has no repository: Git wrote the time into this file.
+    let archived = fs::read_to_string(workspace().join(".git_archival.txt")).unwrap_or_default();
+    let mut lines = archived.lines();
+    let seconds = lines.find_map(|line| line.strip_prefix("seconds: "));
+    if let Some(seconds) = seconds.filter(|seconds| !seconds.starts_with('$')) {
+        return Ok(seconds.to_owned());
+    }
+    let (seconds, ended) = process::printed(
+        Command::new("git")
+            .args(["log", "-1", "--format=%ct"])
+            .current_dir(workspace()),
+    )?;
+    ended.map_err(|error| format!("{error}: set SOURCE_DATE_EPOCH"))?;
+    Ok(seconds.trim().to_owned())
+}
+
+/// The name of a package that belongs to this processor.
+fn name_for_machine(name: &str) -> String {
+    format!("{name}-{VERSION}-{}-linux", std::env::consts::ARCH)
+}
+
+/// The version as Debian and RPM compare it: `1.0.0~rc.1` is older than `1.0.0`.
+fn sortable_version() -> String {
+    VERSION.replace('-', "~")
+}
+
+fn absolute(path: &Path) -> Result<PathBuf, String> {
+    std::path::absolute(path).map_err(|error| format!("{}: {error}", path.display()))
+}
+
+fn remove(directory: &Path) -> Outcome {
+    if !directory.exists() {
+        return Ok(());
+    }
+    fs::remove_dir_all(directory).map_err(|error| format!("{}: {error}", directory.display()))
+}
+
+/// Leaves `directory` there. It must be empty, so that the checksums are of one release.
+fn create_empty(directory: &Path) -> Outcome {
+    let describe = |error| format!("{}: {error}", directory.display());
+    fs::create_dir_all(directory).map_err(describe)?;
+    match fs::read_dir(directory).map_err(describe)?.next() {
+        None => Ok(()),
+        Some(_) => Err(format!("{} is not empty", directory.display())),
+    }
+}
+
+/// Installs what is missing and runs the tests; arguments go to pytest.
+pub(crate) fn test_alone(arguments: &[String]) -> Outcome {
+    testenv::setup(&[])?;
+    test(arguments)
+}
+
+/// Packs the debug build twice, with different masks, and runs `tests/dist` on the packages.
+pub(crate) fn test(arguments: &[String]) -> Outcome {
+    process::stream(process::cargo().args(["build", "--quiet", "--bin", "tidegate"]))?;
+    let folder = process::target().join("dist-test");
+    remove(&folder)?;
+    create_empty(&folder)?;
+    let packed = [("first", "022"), ("again", "077")].map(|(name, mask)| {
+        let output = folder.join(name);
+        pack_for_test(&output, mask).map(|()| output)
+    });
+    let [first, again] = packed;
+    let part = |name| testenv::directory().join(name);
+    let programs = [
+        ("TIDEGATE_DIST", first?),
+        ("TIDEGATE_DIST_AGAIN", again?),
+        ("TIDEGATE_PACKAGING", part("packaging")),
+        ("TIDEGATE_DEBIAN_ROOT", part("debian-root")),
+        ("TIDEGATE_SYSTEMD", part("systemd")),
+        ("TIDEGATE_ACTIONLINT", ACTIONLINT.installed()?),
+    ];
+    let folders = [part("deploy-tools"), part("python-tools")];
+    // The roots of the tests take gigabytes.
+    let options = ["tests/dist", "--quiet", "-o", "tmp_path_retention_policy=none"];
+    pytest::run(&options, &folders, &programs, arguments)
+}
+
+/// Runs the command as a user with this mask of modes would, on a copy of the debug build without symbols.
+fn pack_for_test(output: &Path, mask: &str) -> Outcome {
+    let binary = output.with_extension("binary");
+    let built = process::target().join("debug/tidegate");
+    process::run(Command::new("strip").arg("-o").args([&binary, &built]))?;
+    let us = std::env::current_exe().map_err(|error| format!("the path of xtask: {error}"))?;
+    process::run(
+        Command::new("sh")
+            .args(["-c", "umask \"$0\" && exec \"$@\"", mask])
+            .arg(us)
+            .args(["dist", "--debug", "--binary"])
+            .arg(&binary)
+            .arg("--notices")
+            .arg(workspace().join("LICENSE"))
+            .arg("--output")
+            .arg(output),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn options(words: &[&str]) -> Result<DistOptions, String> {
+        DistOptions::of(&words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>())
+    }
+
+    #[test]
+    fn the_kinds_are_all_or_the_named_ones() {
+        let names = |words: &[&str]| -> Result<Vec<&'static str>, String> {
+            let kinds = options(words)?.kinds()?;
+            Ok(kinds.iter().map(|kind| kind.name).collect())
+        };
+        let all = names(&[]).expect("no options are options");
+        assert_eq!(all, ["tarball", "deb", "rpm", "sdk", "python"]);
+        assert_eq!(names(&["--only", "rpm,deb"]), Ok(vec!["rpm", "deb"]));
+        for wrong in [&["--only", "msi"][..], &["--only"], &["--binary"], &["deb"]] {
+            assert_eq!(names(wrong), Err(USAGE.to_owned()), "{wrong:?}");
+        }
+    }
+}

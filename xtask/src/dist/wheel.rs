@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//! The Python package: a wheel, for all versions of Python from 3.10 on, and the source of it.
+
+use std::process::Command;
+
+use super::Release;
+use crate::test::workspace;
+use crate::{Outcome, process, python, testenv};
+
+/// The oldest system that a wheel of Zig runs on: glibc 2.17.
+const OLDEST_SYSTEM: &str = "manylinux2014";
+
+pub(super) fn build(release: &Release) -> Outcome {
+    testenv::setup_some(&["python-tools"])?;
+    let mut wheel = maturin(release, "build");
+    wheel.arg("--quiet");
+    if !release.is_debug {
+        wheel.arg("--release");
+    }
+    if release.with_zig {
+        wheel.args(["--zig", "--compatibility", OLDEST_SYSTEM]);
+    }
+    // Tests of the package build there, too. Without this, the settings of maturin would rebuild everything in the
+    // workspace's own target directory.
+    wheel.env("CARGO_TARGET_DIR", process::target().join("python/build"));
+    process::stream(&mut wheel)?;
+    process::stream(&mut maturin(release, "sdist"))
+}
+
+fn maturin(release: &Release, command: &str) -> Command {
+    let mut maturin = release.command(python::tools().join("bin/maturin"));
+    maturin
+        .args([command, "--out"])
+        .arg(&release.output)
+        .arg("--manifest-path")
+        .arg(workspace().join("python/Cargo.toml"));
+    maturin
+}
