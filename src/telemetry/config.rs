@@ -198,7 +198,7 @@ crate::options! {
 crate::options! {
     /// Sends without collecting.
     pub struct Simple {
-        /// Destination.
+        /// Destination of the records.
         pub exporter: PushExporter = required,
     }
 }

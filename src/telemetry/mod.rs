@@ -10,6 +10,7 @@ mod instruments;
 mod logs;
 mod old_names;
 mod otlp;
+mod owners;
 mod process;
 mod push;
 mod recorder;
@@ -34,6 +35,7 @@ use crate::net::Endpoint;
 use component_gauges::{ComponentGauges, Noting};
 pub use config::TelemetryConfig;
 pub use logs::start_logs;
+pub use owners::{OwnMetric, own_metrics};
 pub use process::{measure_heap, note_live_memory};
 
 /// The instrumentation scope of tidegate's own telemetry.
