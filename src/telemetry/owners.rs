@@ -50,6 +50,7 @@ const OWNERS: &[(&str, &[Owner])] = &[
     ("tidegate_otlp_", &[(Class::Receiver, Some("otlp"))]),
     ("tidegate_kafka_", &[(Class::Receiver, Some("kafka"))]),
     ("tidegate_nats_", &[(Class::Receiver, Some("nats"))]),
+    ("tidegate_nats_duplicate_", &[(Class::Exporter, Some("nats"))]),
     ("tidegate_scrape", &[(Class::Receiver, Some("prometheus"))]),
     ("tidegate_shm_", &[(Class::Receiver, Some("shm"))]),
     ("tidegate_uds_", &[(Class::Receiver, Some("uds"))]),

@@ -13,6 +13,7 @@ mod cluster;
 mod crates_picture;
 mod deny;
 mod deploy;
+mod docs;
 mod failures;
 mod fuzz;
 mod golang;
@@ -126,6 +127,16 @@ const COMMANDS: &[Command] = &[
         run: crates_picture::crates,
     },
     Command {
+        name: "reference",
+        about: "write docs/reference from what the newest build says of its components, commands, metrics and API",
+        run: docs::reference,
+    },
+    Command {
+        name: "docs",
+        about: "setup, then the tests of the documents: the reference is that of the build; arguments go to pytest",
+        run: docs::test_alone,
+    },
+    Command {
         name: "deny",
         about: "check licences, versions and sources of all crates; --advisories also asks the database of vulnerabilities",
         run: deny::deny,
@@ -166,7 +177,7 @@ fn main() -> ExitCode {
 fn usage(name: &str) -> ExitCode {
     println!("usage: cargo xtask COMMAND [ARGUMENT...]\n");
     for command in COMMANDS {
-        println!("  {:8} {}", command.name, command.about);
+        println!("  {:9} {}", command.name, command.about);
     }
     if ["--help", "-h", "help"].contains(&name) {
         ExitCode::SUCCESS
