@@ -147,7 +147,7 @@ def options(rows: list[Row]) -> str:
 
 def shown_name(metric: Row) -> str:
     """The name as pages show it."""
-    return metric["name"].replace(".", "_")
+    return str(metric["name"]).replace(".", "_")
 
 
 def metric_rows(metrics: list[Row]) -> list[list[str]]:

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 //! `cargo xtask reference`: the pages of `docs/reference`, written from what the newest build says of itself.
+//! `cargo xtask site`: the site of `docs/`.
 
 use crate::test::workspace;
 use crate::{Outcome, process, pytest, testenv};
@@ -19,14 +20,32 @@ pub(crate) fn reference(arguments: &[String]) -> Outcome {
     )
 }
 
+/// Builds the site into `target/site`, in a folder of this version.
+pub(crate) fn site(arguments: &[String]) -> Outcome {
+    if !arguments.is_empty() {
+        return Err("usage: cargo xtask site".into());
+    }
+    testenv::setup(&[])?;
+    process::stream(
+        process::by_hand("python3")
+            .arg("docs/site.py")
+            .arg(process::target().join("site"))
+            .current_dir(workspace())
+            .env("PYTHONPATH", testenv::directory().join("site"))
+            .env("PYTHONDONTWRITEBYTECODE", "1"),
+    )
+}
+
 /// Installs what is missing and runs the tests of the pages; arguments go to pytest.
 pub(crate) fn test_alone(arguments: &[String]) -> Outcome {
     testenv::setup(&[])?;
     test(arguments)
 }
 
-/// Runs `tests/docs`. It takes seconds when the gateway is built.
+/// Runs `tests/docs`. It takes half a minute when the gateway is built.
 pub(crate) fn test(arguments: &[String]) -> Outcome {
-    let folders = [testenv::directory().join("python-tools")];
-    pytest::run(&["tests/docs", "--quiet"], &folders, &[], arguments)
+    let part = |name| testenv::directory().join(name);
+    let programs = [("TIDEGATE_CHROMIUM", part("chromium"))];
+    let folders = [part("playwright"), part("python-tools"), part("site")];
+    pytest::run(&["tests/docs", "--quiet"], &folders, &programs, arguments)
 }

@@ -133,8 +133,13 @@ const COMMANDS: &[Command] = &[
     },
     Command {
         name: "docs",
-        about: "setup, then the tests of the documents: the reference is that of the build; arguments go to pytest",
+        about: "setup, then the tests of the documents: reference, site, links, search; arguments go to pytest",
         run: docs::test_alone,
+    },
+    Command {
+        name: "site",
+        about: "setup, then build the site of docs/ into target/site",
+        run: docs::site,
     },
     Command {
         name: "deny",

