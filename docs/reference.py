@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 
-"""Writes the pages of docs/reference from what a build of tidegate says of itself.
+"""Writes the pages of docs/reference from what a build of tidegate says of itself, and the tables for sizing.
 
 `cargo xtask reference` runs it with the newest build. With `--check` it writes nothing, names the pages that differ, and
 ends with 1.
@@ -16,8 +16,11 @@ import sys
 from pathlib import Path
 from typing import Any, Iterator
 
+import sizing
+
 DOCS = Path(__file__).parent
 REFERENCE = DOCS / "reference"
+OPERATIONS = DOCS / "operations.md"
 
 CLASSES = ["receiver", "processor", "exporter", "connector", "extension"]
 
@@ -296,6 +299,7 @@ def pages(binary: str) -> dict[Path, str]:
     for component in components:
         path = REFERENCE / section_of(component) / f"{component['type']}.md"
         found[path] = component_page(component, own_metrics)
+    found[OPERATIONS] = sizing.sized(OPERATIONS.read_text(), (DOCS / "benchmarks.md").read_text())
     return found
 
 
@@ -305,7 +309,7 @@ def main() -> int:
     parser.add_argument("binary", help="the program to describe")
     arguments = parser.parse_args()
     new = pages(arguments.binary)
-    old = {path: path.read_text() for path in REFERENCE.rglob("*.md")}
+    old = {path: path.read_text() for path in [OPERATIONS, *REFERENCE.rglob("*.md")]}
     differing = sorted(path for path in new.keys() | old.keys() if new.get(path) != old.get(path))
     for path in differing:
         print(f"{path.relative_to(DOCS.parent)}: {'differs' if path in new and path in old else 'new or gone'}")

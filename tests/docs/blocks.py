@@ -106,15 +106,19 @@ class Page:
 
     def run(self) -> None:
         try:
-            output = None
+            asked = None
             for block in blocks(self.name):
-                output = self.run_block(block, output)
+                if asked is not None and block.language != "text":
+                    self.compare(f"docs/{self.name}", asked, "...")
+                asked = self.run_block(block, asked)
+            if asked is not None:
+                self.compare(f"docs/{self.name}", asked, "...")
         finally:
             for name in list(self.running):
                 self.stop(name)
 
-    def run_block(self, block: Block, output: str | None) -> str | None:
-        """Gives the command of a block whose output the next block may show."""
+    def run_block(self, block: Block, asked: str | None) -> str | None:
+        """Gives the commands of a block whose output the next block may show."""
         at = f"docs/{self.name}:{block.line}"
         kind, _, name = block.note.partition(": ")
         text = self.moved(block.text)
@@ -129,8 +133,8 @@ class Page:
                 self.start(name, text)
             case "sh", _:
                 return text
-            case "text", _ if output is not None:
-                self.compare(at, output, text)
+            case "text", _ if asked is not None:
+                self.compare(at, asked, text)
             case "text", _:
                 # A drawing.
                 pass

@@ -9,7 +9,7 @@ import pytest
 from blocks import Page, blocks, pattern
 
 
-@pytest.mark.parametrize("page", ["concepts.md", "tutorial.md"])
+@pytest.mark.parametrize("page", ["concepts.md", "operations.md", "tutorial.md"])
 def test_every_block_of_the_page_works(page: str, tmp_path: Path) -> None:
     assert len(list(blocks(page))) >= 2
     Page(page, tmp_path, os.environ["TIDEGATE_BINARY"]).run()

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-//! `cargo xtask reference`: the pages of `docs/reference`, written from what the newest build says of itself.
-//! `cargo xtask site`: the site of `docs/`.
+//! `cargo xtask reference`: the pages of `docs/reference`, written from what the newest build says of itself, and the
+//! tables for sizing. `cargo xtask site`: the site of `docs/`.
 
 use crate::test::workspace;
 use crate::{Outcome, process, pytest, testenv};
@@ -16,7 +16,8 @@ pub(crate) fn reference(arguments: &[String]) -> Outcome {
         process::by_hand("python3")
             .arg("docs/reference.py")
             .arg(process::target().join("debug/tidegate"))
-            .current_dir(workspace()),
+            .current_dir(workspace())
+            .env("PYTHONDONTWRITEBYTECODE", "1"),
     )
 }
 
