@@ -132,7 +132,7 @@ impl From<&Described> for OwnMetric {
             unit: described.unit,
             level: described.level.as_str(),
             help: described.help,
-            owners: longest.map_or(&[], |(_, owners)| owners),
+            owners: longest.map_or::<&[Owner], _>(&[], |(_, owners)| *owners),
         }
     }
 }

@@ -47,6 +47,6 @@ pub(crate) fn test_alone(arguments: &[String]) -> Outcome {
 pub(crate) fn test(arguments: &[String]) -> Outcome {
     let part = |name| testenv::directory().join(name);
     let programs = [("TIDEGATE_CHROMIUM", part("chromium"))];
-    let folders = [part("playwright"), part("python-tools"), part("site")];
+    let folders = ["deploy-tools", "playwright", "python-tools", "site"].map(part);
     pytest::run(&["tests/docs", "--quiet"], &folders, &programs, arguments)
 }
