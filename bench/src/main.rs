@@ -15,6 +15,7 @@ mod groups;
 mod http;
 mod machine;
 mod otlp;
+mod pages;
 mod picture;
 mod process;
 mod publish;
@@ -61,7 +62,7 @@ fn run() -> Result<(), BenchError> {
         cluster OUTPUT_DIRECTORY [MINUTES] [--agents N,...] [--engine nats|kafka|direct] [--seed S] \
         [--interval SECONDS] [--faults FAULT,...] [--server NATS_SERVER] [--jars KAFKA_JARS] \
         [--prometheus PROMETHEUS] [--publish] | \
-        abuse OUTPUT_DIRECTORY [--small] [--peer] [--publish] [NAME...])";
+        abuse OUTPUT_DIRECTORY [--small] [--peer] [--publish] [NAME...] | pages FIGURES COMMAND)";
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
     match arguments.as_slice() {
@@ -77,6 +78,7 @@ fn run() -> Result<(), BenchError> {
             groups::prometheus::print_bytes(format, series.parse()?);
             Ok(())
         }
+        [_, "pages", figures, command] => pages::publish_figures(figures.as_ref(), command),
         [binary, "abuse", output, asked @ ..] => abuse::run(&binary_path(binary)?, output.as_ref(), asked),
         [binary, "cluster", output, asked @ ..] => {
             cluster::run(&binary_path(binary)?, output.as_ref(), asked)

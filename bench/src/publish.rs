@@ -13,8 +13,8 @@ const PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/benchmarks.md")
 /// The text before all sections.
 const PREAMBLE: &str = "# Benchmarks
 
-Written by `cargo xtask bench --publish [GROUP[/JOB]...]` and `cargo xtask cluster --publish`. They replace the sections of what
-they measured and leave the others.
+Written by `cargo xtask bench --publish [GROUP[/JOB]...]`, `cargo xtask cluster --publish` and
+`cargo xtask page --open --publish`. They replace the sections of what they measured and leave the others.
 [measuring.md](measuring.md) says what each group does and how to read its figures.
 
 ";
@@ -25,6 +25,9 @@ const BEGUN: &str = " -->\n";
 
 /// The clusters come after the groups. They are not a group: they have a command of their own.
 pub(crate) const CLUSTER: &str = "cluster";
+
+/// Likewise.
+pub(crate) const OPEN_PAGES: &str = "pages";
 
 /// What a page says of the figures of a run.
 pub(crate) struct Published<'a> {
@@ -49,7 +52,7 @@ pub(crate) fn publish(published: Published<'_>) -> Result<(), BenchError> {
         (name, format!("{head}{}\n", text.trim_end()))
     });
     let groups = GROUPS.iter().map(|group| group.name);
-    let order: Vec<_> = groups.chain([CLUSTER]).collect();
+    let order: Vec<_> = groups.chain([CLUSTER, OPEN_PAGES]).collect();
     std::fs::write(PAGE, merged(&old, sections.collect(), &order))?;
     Ok(())
 }

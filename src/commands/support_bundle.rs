@@ -38,16 +38,24 @@ pub struct SupportBundleArgs {
     place: GatewayArgs,
 }
 
-/// Files of the bundle, the pages of the `admin` extension that they come from, and which part of the answer they have.
-const PAGES: [(&str, &str, &str); 8] = [
-    ("running-config.yaml", "/api/v1/status/config", "/data/yaml"),
-    ("reloads.json", "/api/v1/status/config", "/data/reloads"),
-    ("graph.json", "/api/v1/status/graph", ""),
-    ("running-build.json", "/api/v1/status/buildinfo", ""),
-    ("runtime.json", "/api/v1/status/runtimeinfo", ""),
-    ("flags.json", "/api/v1/status/flags", ""),
-    ("notices.json", "/api/v1/status/notices", ""),
-    ("cluster.json", "/api/v1/status/cluster", ""),
+/// Files of the bundle that have the answer of a page: the name, and the part as a JSON pointer. Empty: all of it.
+type PageFiles = &'static [(&'static str, &'static str)];
+
+/// The pages of the `admin` extension. Each is asked for once, so that its files fit each other.
+const PAGES: [(&str, PageFiles); 7] = [
+    (
+        "/api/v1/status/config",
+        &[
+            ("running-config.yaml", "/data/yaml"),
+            ("reloads.json", "/data/reloads"),
+        ],
+    ),
+    ("/api/v1/status/graph", &[("graph.json", "")]),
+    ("/api/v1/status/buildinfo", &[("running-build.json", "")]),
+    ("/api/v1/status/runtimeinfo", &[("runtime.json", "")]),
+    ("/api/v1/status/flags", &[("flags.json", "")]),
+    ("/api/v1/status/notices", &[("notices.json", "")]),
+    ("/api/v1/status/cluster", &[("cluster.json", "")]),
 ];
 
 /// Files of the system that say what the process has.
@@ -165,16 +173,17 @@ impl Bundle {
 }
 
 async fn add_pages(bundle: &mut Bundle, client: Client) -> Result<(), Failure> {
-    for (file, path, part) in PAGES {
-        match client.get(path, &[]).await {
-            Ok(page) => match page.pointer(part) {
-                Some(Value::String(text)) => bundle.write(file, text)?,
-                Some(part) => bundle.write(file, &format!("{part:#}"))?,
-                None => bundle
+    for (path, files) in PAGES {
+        let page = client.get(path, &[]).await;
+        for (file, part) in files {
+            match page.as_ref().map(|page| page.pointer(part)) {
+                Ok(Some(Value::String(text))) => bundle.write(file, text)?,
+                Ok(Some(part)) => bundle.write(file, &format!("{part:#}"))?,
+                Ok(None) => bundle
                     .missing
                     .push(format!("{file}: the answer of {path} has no {part}")),
-            },
-            Err(failure) => bundle.note(file, Err(failure)),
+                Err(failure) => bundle.missing.push(format!("{file}: {failure}")),
+            }
         }
     }
     Ok(())
@@ -209,4 +218,17 @@ fn environment() -> String {
         text.push_str(&format!("\n{file}\n{}\n", content.trim_end()));
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_page_is_asked_for_once() {
+        let mut paths: Vec<_> = PAGES.iter().map(|(path, _)| path).collect();
+        paths.sort_unstable();
+        paths.dedup();
+        assert_eq!(paths.len(), PAGES.len());
+    }
 }

@@ -155,6 +155,15 @@ fn print_event(event: &StreamEvent, format: TapFormat, left: &mut Option<u64>) -
             );
             None
         }
+        "unreadable" => {
+            let why = serde_json::from_str::<Value>(data).unwrap_or_default();
+            eprintln!(
+                "tidegate tap: {} batches can't be decoded: {}",
+                number("batches").unwrap_or_default(),
+                printable(why["error"].as_str().unwrap_or_default())
+            );
+            None
+        }
         "end" => Some(TapEnd::Lost(format!(
             "the gateway ended the stream: {}",
             printable(data)
@@ -221,6 +230,7 @@ mod tests {
             print_event(&event, TapFormat::Json, &mut left)
         };
         assert!(print("skipped", "{\"batches\":3}").is_none());
+        assert!(print("unreadable", "{\"batches\":1,\"error\":\"x\"}").is_none());
         assert!(print("item", "{}").is_none());
         let lost = print("end", "{\"reason\":\"stopping\"}");
         assert!(matches!(lost, Some(TapEnd::Lost(why)) if why.contains("stopping")));

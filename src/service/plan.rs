@@ -92,6 +92,7 @@ impl Plan {
         };
         plan.check_signals(document, cx);
         plan.check_shown(document, cx);
+        plan.check_levels(cx);
         Some(plan)
     }
 
@@ -166,6 +167,25 @@ impl Plan {
             };
             let message = format!("{} is no `prometheus` exporter of a pipeline", node.shown());
             cx.at(node).help(help).error(message);
+        }
+    }
+
+    /// Warns of log levels for components that do not exist.
+    fn check_levels(&self, cx: &mut Problems) {
+        let options = self.telemetry_options.as_ref();
+        let Some(levels) = options.and_then(|options| options.get("logs")?.get("levels")) else {
+            return;
+        };
+        for name in self.telemetry.logs.levels.keys() {
+            let named = telemetry::named_component(name);
+            if let Some((class, id)) = named.filter(|(class, id)| self.span_of(*class, id).is_none()) {
+                cx.at_key(levels.child(name))
+                    .help(format!(
+                        "define `{id}` in `{}`, or correct the name",
+                        class.section()
+                    ))
+                    .warning(format!("no {} has the id `{id}`", class.as_str()));
+            }
         }
     }
 

@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use std::num::NonZeroUsize;
 use std::time::Duration;
 
+use super::component_levels::named_component;
 use super::otlp::{Millis, Otlp, Protocol};
 use super::resource::ResourceConfig;
 use super::views::View;
@@ -33,8 +34,9 @@ crate::options! {
     pub struct Logs {
         /// The lowest level that the gateway logs.
         pub level: Level = Level::Info,
-        /// Levels of component types, such as `receivers::otlp`, and of other log targets, such as
-        /// `tidegate_pipeline::delivery`. The longest name that fits a log line decides.
+        /// Levels of components, such as `exporters::otlphttp/vendor`, of component types, such as `receivers::otlp`, and
+        /// of other log targets, such as `tidegate_pipeline::delivery`. The level of a component decides on the lines that
+        /// name it; for all others, the longest name that fits the line.
         pub levels: BTreeMap<String, Level> = BTreeMap::new(),
         /// Format of log lines: text, or JSON objects.
         pub encoding: Encoding = Encoding::Console,
@@ -66,9 +68,13 @@ impl Logs {
                     .chars()
                     .all(|c| c.is_ascii_alphanumeric() || "_:".contains(c))
         };
-        for name in self.levels.keys().filter(|name| !is_target(name)) {
+        let is_known = |name: &str| is_target(name) || named_component(name).is_some();
+        for name in self.levels.keys().filter(|name| !is_known(name)) {
             cx.at(at.child("levels"))
-                .help("name a type of component with its class, such as `receivers::otlp`, or a log target")
+                .help(
+                    "name a component with its class, such as `exporters::otlphttp/vendor`, a type, such as \
+                     `receivers::otlp`, or a log target",
+                )
                 .error(format!("no log line has the target {name:?}"));
         }
     }

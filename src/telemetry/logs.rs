@@ -8,11 +8,13 @@ use std::time::Duration;
 use opentelemetry_appender_tracing::layer::OpenTelemetryTracingBridge;
 use opentelemetry_sdk::Resource;
 use opentelemetry_sdk::logs::{BatchConfigBuilder, BatchLogProcessor, SdkLoggerProvider};
+use tracing::level_filters::LevelFilter;
 use tracing_subscriber::filter::filter_fn;
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{EnvFilter, Layer};
 
+use super::component_levels::{ComponentLevels, level_filter, named_component};
 use super::config::{Encoding, LogProcessor, Logs};
 use crate::config::Class;
 
@@ -60,17 +62,17 @@ pub(super) fn start(config: &Logs, resource: &Resource) -> Result<Option<Push>, 
 }
 
 fn subscribe(config: &Logs, provider: Option<&SdkLoggerProvider>) {
-    let level = config.level.as_str();
-    // Libraries log warnings and errors only, unless all levels are enabled. h2 and hickory log errors only, because any
-    // peer can trigger their warnings at will. async_nats and krafka would log every attempt to connect: the engine of the
-    // cluster logs the same errors less often. A directive selects by the prefix of a target: `tidegate` stands for all
-    // crates of the gateway. The longest prefix decides.
-    let mut default = format!("warn,h2=error,hickory=error,async_nats=off,krafka=error,tidegate={level}");
-    for (name, level) in &config.levels {
-        let targets = targets(name);
-        default.extend(targets.map(|target| format!(",{target}={}", level.as_str())));
-    }
-    let filter = EnvFilter::try_from_env("TIDEGATE_LOG").unwrap_or_else(|_| EnvFilter::new(default));
+    let by_target = directives(config, LevelFilter::OFF);
+    // A directive can't be malformed: the check of the configuration has refused other characters.
+    let by_target = by_target.parse().unwrap_or_default();
+    let components = ComponentLevels::of(config, by_target);
+    let (filter, components) = if let Ok(filter) = EnvFilter::try_from_env("TIDEGATE_LOG") {
+        (filter, None)
+    } else {
+        let most_verbose = components.as_ref().map(ComponentLevels::most_verbose);
+        let directives = directives(config, most_verbose.unwrap_or(LevelFilter::OFF));
+        (EnvFilter::new(directives), components)
+    };
     let lines = tracing_subscriber::fmt::layer()
         .with_writer(std::io::stderr)
         .with_ansi(has_colours());
@@ -84,9 +86,31 @@ fn subscribe(config: &Logs, provider: Option<&SdkLoggerProvider>) {
     // It fails only if logging has been started before.
     let _ = tracing_subscriber::registry()
         .with(filter)
+        .with(components)
         .with(lines)
         .with(pushed)
         .try_init();
+}
+
+/// The levels of targets. Those of the gateway are at least as verbose as `at_least`.
+///
+/// Libraries log warnings and errors only, unless all levels are enabled. h2 and hickory log errors only, because any
+/// peer can trigger their warnings at will. async_nats and krafka would log every attempt to connect: the engine of the
+/// cluster logs the same errors less often. A directive selects by the prefix of a target: `tidegate` stands for all
+/// crates of the gateway. The longest prefix decides.
+fn directives(config: &Logs, at_least: LevelFilter) -> String {
+    let level = level_filter(config.level).max(at_least);
+    let mut all = format!("warn,h2=error,hickory=error,async_nats=off,krafka=error,tidegate={level}");
+    let levels = config.levels.iter();
+    for (name, level) in levels.filter(|(name, _)| named_component(name).is_none()) {
+        let level = level_filter(*level);
+        all.extend(targets(name).map(|target| {
+            let is_ours = target.starts_with("tidegate");
+            let level = if is_ours { level.max(at_least) } else { level };
+            format!(",{target}={level}")
+        }));
+    }
+    all
 }
 
 /// Whether log lines have colours: on a terminal, unless `NO_COLOR` is set (<https://no-color.org>).
@@ -124,6 +148,33 @@ impl Push {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::telemetry::config::Level;
+
+    #[test]
+    fn the_level_of_a_component_opens_the_targets_of_the_gateway_only() {
+        let levels = [
+            ("exporters::otlphttp/vendor", Level::Debug),
+            ("exporters::otlp", Level::Error),
+            ("rustls", Level::Error),
+        ];
+        let config = Logs {
+            levels: levels.map(|(name, level)| (name.to_owned(), level)).into(),
+            ..Logs::default()
+        };
+        let libraries = "warn,h2=error,hickory=error,async_nats=off,krafka=error";
+        for (at_least, own) in [
+            (
+                LevelFilter::OFF,
+                "tidegate=info,tidegate::exporters::otlp=error,rustls=error",
+            ),
+            (
+                LevelFilter::DEBUG,
+                "tidegate=debug,tidegate::exporters::otlp=debug,rustls=error",
+            ),
+        ] {
+            assert_eq!(directives(&config, at_least), format!("{libraries},{own}"));
+        }
+    }
 
     #[test]
     fn a_component_type_has_the_targets_of_its_modules_and_crates() {

@@ -4,6 +4,7 @@
 
 mod catalogue;
 mod component_gauges;
+mod component_levels;
 pub mod config;
 mod graph_metrics;
 mod instruments;
@@ -33,6 +34,7 @@ use crate::component::shared::OwnMetrics;
 use crate::component::{ComponentError, Shared};
 use crate::net::Endpoint;
 use component_gauges::{ComponentGauges, Noting};
+pub use component_levels::named_component;
 pub use config::TelemetryConfig;
 pub use logs::start_logs;
 pub use owners::{OwnMetric, own_metrics};

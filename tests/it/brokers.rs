@@ -6,7 +6,7 @@ use std::os::unix::net::UnixDatagram;
 
 use super::kit::kafka_broker::KafkaBroker;
 use super::kit::nats_server::NatsServer;
-use super::kit::{Gateway, QueryApi, SOON, free_port, http, wait_until};
+use super::kit::{Gateway, QueryApi, SOON, free_port, http, wait_for, wait_until};
 
 /// The store of a cluster.
 enum Broker {
@@ -94,7 +94,7 @@ impl Replica {
 receivers:
   partials: {{cluster: cluster, max_lag: 2s}}
 exporters:
-  prometheus: {{endpoint: \"127.0.0.1:{page}\"}}
+  prometheus: {{endpoint: \"127.0.0.1:{page}\", enable_open_metrics: true}}
 service:
   extensions: [health_check, cluster, admin]
   pipelines:
@@ -121,6 +121,17 @@ service:
         self.gateway.own_metric(name, &["receiver=\"partials\""])
     }
 
+    /// The line with the start time of the total.
+    fn created(&self) -> String {
+        let accept = ("accept", "application/openmetrics-text;version=1.0.0");
+        wait_for(SOON, "the page has a start time", || {
+            let page = http::request("GET", self.page, "/metrics", &[accept], b"").ok()?;
+            let text = page.text();
+            let line = text.lines().find(|line| line.starts_with("hits_created "));
+            line.map(str::to_owned)
+        })
+    }
+
     /// The status codes of its page and of its health check.
     fn statuses(&self) -> [u16; 2] {
         let page = http::get(self.page, "/metrics").expect("a page").status;
@@ -145,6 +156,9 @@ fn totals_are_exact_after_kills_of_each_part(mut broker: Broker) {
     first.hit(7);
     second.hit(5);
     replicas.iter().for_each(|replica| replica.shows(12));
+    // The earliest start of all runs, on both replicas and through all kills.
+    let created = replicas[0].created();
+    assert_eq!(replicas[1].created(), created);
 
     broker.kill();
     first.hit(100);
@@ -178,6 +192,7 @@ fn totals_are_exact_after_kills_of_each_part(mut broker: Broker) {
     let new = Replica::start(&broker);
     for replica in [&kept, &new] {
         replica.shows(11_112);
+        assert_eq!(replica.created(), created);
         assert_eq!(replica.own("tidegate_cluster_refused_total"), 0.0);
         assert_eq!(replica.own("tidegate_cluster_losses_total"), 0.0);
     }

@@ -164,10 +164,11 @@ fn replicas() -> [Replica; 2] {
 
 impl Replica {
     fn start(&self, own: u16) -> Gateway {
-        self.start_with(own, "cumulative")
+        self.start_with(own, "temporality: cumulative")
     }
 
-    fn start_with(&self, own: u16, temporality: &str) -> Gateway {
+    /// `options`: more of the exporter to [`Self::sink`].
+    fn start_with(&self, own: u16, options: &str) -> Gateway {
         let [one, other] = self.peers;
         Gateway::start(&format!(
             "extensions:
@@ -183,7 +184,7 @@ receivers:
   partials: {{cluster: cluster, interval: 1s}}
 exporters:
   prometheus: {{endpoint: \"127.0.0.1:{}\"}}
-  otlphttp: {{endpoint: {:?}, only_leader: cluster, temporality: {temporality}}}
+  otlphttp: {{endpoint: {:?}, only_leader: cluster, {options}}}
 service:
   extensions: [health_check, cluster, admin]
   pipelines:

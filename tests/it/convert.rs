@@ -5,6 +5,7 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use tempfile::TempDir;
 
@@ -12,6 +13,8 @@ use super::collector::valid_files;
 use super::examples::examples;
 use super::kit::command::{Finished, finished, validate};
 use super::kit::gateway::tidegate;
+use super::kit::process::Process;
+use super::kit::{Gateway, SOON, free_port, http, wait_until};
 
 fn data(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR"))
@@ -131,6 +134,58 @@ fn a_collector_s_file_loses_only_what_standard_error_names() {
 }
 
 #[test]
+fn a_converted_file_with_admin_answers_top_tap_and_query() {
+    let directory = TempDir::new().expect("a temporary directory");
+    let file = directory.path().join("otelcol.yaml");
+    let (receiver, page, admin) = (free_port(), free_port(), free_port());
+    let original = format!(
+        "receivers: {{otlp: {{protocols: {{http: {{endpoint: \"127.0.0.1:{receiver}\"}}}}}}}}
+exporters: {{prometheus: {{endpoint: \"127.0.0.1:{page}\"}}}}
+extensions: {{health_check: {{endpoint: \"${{env:HEALTH_ENDPOINT}}\"}}}}
+service:
+  extensions: [health_check]
+  pipelines: {{metrics: {{receivers: [otlp], exporters: [prometheus]}}}}
+"
+    );
+    fs::write(&file, original).expect("a file");
+    let converted = convert(&file, &["--with-admin"]);
+    assert_eq!(converted.code, Some(0), "{}", converted.errors);
+    assert!(converted.errors.contains("`tap: true`"), "{}", converted.errors);
+    let again = directory.path().join("gateway.yaml");
+    fs::write(&again, &converted.output).expect("a file");
+    let again = convert(&again, &["--with-admin"]);
+    assert_eq!(again.output, converted.output, "it has the extension");
+
+    let endpoint = format!("127.0.0.1:{admin}");
+    let gateway = Gateway::start(&converted.output.replace("127.0.0.1:8080", &endpoint));
+    let command = |arguments: &[&str]| {
+        let mut command = tidegate();
+        command.args(arguments).args(["--endpoint", &endpoint]);
+        command
+    };
+    let top = finished(&mut command(&["top", "--once", "--interval", "100ms"]));
+    has_all(&top.output, &["receiver otlp", "exporter prometheus"]);
+    let mut tap = Process::start("tidegate tap", &mut command(&["tap", "otlp", "--limit", "1"]));
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).expect("after 1970");
+    let points = format!(
+        r#"{{"resourceMetrics":[{{"scopeMetrics":[{{"metrics":[
+        {{"name":"load","gauge":{{"dataPoints":[{{"asInt":"7","timeUnixNano":"{}"}}]}}}}]}}]}}]}}"#,
+        now.as_nanos()
+    );
+    wait_until(SOON, "the tap has an item", || {
+        let sent = http::post(receiver, "/v1/metrics", "application/json", points.as_bytes());
+        sent.is_ok_and(|answer| answer.status == 200) && tap.status().is_some()
+    });
+    assert!(tap.wait(SOON).success(), "{}", tap.stderr.text());
+    assert_eq!(tap.stdout.text().trim_end(), "load{} 7");
+    wait_until(SOON, "the query has an answer", || {
+        let query = finished(&mut command(&["query", "load", "--fail-empty"]));
+        query.code == Some(0) && query.output.contains('7')
+    });
+    gateway.stop();
+}
+
+#[test]
 fn prometheus_becomes_a_gateway_that_scrapes_and_writes() {
     let file = data("convert/prometheus.yml");
     let converted = convert(&file, &[]);
@@ -144,14 +199,13 @@ fn prometheus_becomes_a_gateway_that_scrapes_and_writes() {
             "timeout: \"20s\"",
             "authenticator: bearertokenauth/mimir",
             "token: s3cr3t-credentials",
+            "rules/*.yml",
+            "endpoint: \"http://alertmanager:9093\"",
         ],
     );
     has_all(
         &converted.errors,
         &[
-            "prometheus.yml:3: global::evaluation_interval: ",
-            "prometheus.yml:7: rule_files: ",
-            "prometheus.yml:10: alerting: ",
             "scrape_configs[1]::consul_sd_configs: ",
             "remote_write[0]::queue_config::max_shards: not in tidegate: use `sending_queue`",
         ],

@@ -219,3 +219,46 @@ fn the_machine_is_not_checked_for_a_wrong_configuration() {
         "environment: not checked, correct the configuration first\n"
     );
 }
+
+#[test]
+fn all_listeners_with_the_same_address_are_listed_at_once() {
+    let directory = TempDir::new().unwrap();
+    let text = |receivers: &str, metrics: &str| {
+        format!(
+            "extensions: {{health_check: {{endpoint: \"127.0.0.1:13133\"}}}}
+receivers: {receivers}
+exporters: {{nop: , prometheus: {{endpoint: \"0.0.0.0:13133\"}}}}
+service:
+  extensions: [health_check]
+  telemetry: {{metrics: {{address: \"{metrics}\"}}}}
+  pipelines: {{metrics: {{receivers: [otlp, uds, otlp/socket], exporters: [nop, prometheus]}}}}
+"
+        )
+    };
+    let clashing = text(
+        "{otlp: {protocols: {grpc: {endpoint: \"127.0.0.1:4317\"}, http: {endpoint: \"127.0.0.2:4317\"}}},
+  uds: {stream: {path: /run/a.sock}}, otlp/socket: {protocols: {grpc: {endpoint: \"unix:/run/a.sock\"}}}}",
+        "127.0.0.1:4317",
+    );
+    let (code, summary, said) = validate(directory.path(), &clashing, &[]);
+    assert_eq!((code, summary.as_str()), (Some(1), ""), "{said}");
+    let clashes = said.lines().filter(|line| line.contains("listens there too"));
+    let paths = clashes.map(|line| line.split(": ").nth(2).unwrap());
+    let mut paths: Vec<_> = paths.collect();
+    paths.sort_unstable();
+    assert_eq!(paths.len(), 3, "{said}");
+    assert!(paths[2].starts_with("service::telemetry::metrics"), "{said}");
+
+    // The same without clashes: any port twice, and one port of two addresses.
+    let valid = text(
+        "{otlp: {protocols: {grpc: {endpoint: \"127.0.0.1:0\"}, http: {endpoint: \"127.0.0.1:0\"}}},
+  uds: {stream: {path: /run/a.sock}}, otlp/socket: {protocols: {grpc: {endpoint: \"127.0.0.2:4317\"}}}}",
+        "127.0.0.1:4317",
+    );
+    let (code, _, said) = validate(
+        directory.path(),
+        &valid.replace("0.0.0.0:13133", "127.0.0.2:13133"),
+        &[],
+    );
+    assert_eq!((code, said.as_str()), (Some(0), ""));
+}

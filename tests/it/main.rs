@@ -10,6 +10,7 @@
 mod accepted;
 mod account;
 mod alert_delivery;
+mod alerts_alike;
 mod api;
 mod auth;
 mod autoscaling;
@@ -19,6 +20,7 @@ mod cells;
 mod clocks;
 mod cluster;
 mod collector;
+mod colours;
 mod composites;
 mod config;
 mod conservation;

@@ -3,6 +3,7 @@
 //! Reloads as the operator, the senders and the readers see them: what changes is applied, all else runs on, and nothing is
 //! lost or doubled.
 
+mod drains;
 mod listeners;
 mod refusals;
 mod requests;

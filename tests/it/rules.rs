@@ -3,16 +3,16 @@
 //! Rules on live data: alerts at Alertmanagers and in the API, recorded series in queries and on the page, restarts and
 //! reloads.
 
+mod continuity;
+mod delivery;
+
 use super::kit::gateway::tidegate;
-use super::kit::{
-    Alertmanager, Answer, Gateway, HttpPeer, SOON, Target, free_port, http, wait_for, wait_until,
-};
+use super::kit::{Gateway, SOON, free_port, http, wait_for, wait_until};
 use rustix::process::Signal;
 use serde_json::{Value, json};
 use std::fs;
-use std::io::Write as _;
 use std::path::PathBuf;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{SystemTime, UNIX_EPOCH};
 use tempfile::TempDir;
 
 /// A gateway with rules, and what it reads and writes.
@@ -156,77 +156,6 @@ fn rules(hold: &str) -> String {
     )
 }
 
-/// The alerts of all requests to an Alertmanager.
-fn received(peer: &HttpPeer) -> Vec<(Instant, Value)> {
-    let requests = peer.seen().into_iter();
-    let alerts = requests.flat_map(|request| {
-        assert!(
-            request.line.starts_with("POST /am/api/v2/alerts "),
-            "{}",
-            request.line
-        );
-        let alerts: Vec<Value> = serde_json::from_slice(&request.body).expect("a list of alerts");
-        alerts.into_iter().map(move |alert| (request.at, alert))
-    });
-    alerts.collect()
-}
-
-/// Now, as alerts have times.
-fn now() -> String {
-    humantime::format_rfc3339_millis(SystemTime::now()).to_string()
-}
-
-#[test]
-fn alerts_reach_two_alertmanagers_of_which_one_comes_late() {
-    let (first, late) = (HttpPeer::start(), free_port());
-    let scene = Scene::new(&rules("500ms")).with(&format!(
-        "alertmanagers: [{{endpoint: \"http://127.0.0.1:{}\", path_prefix: /am/}}, {{endpoint: \"http://127.0.0.1:{late}\"}}]",
-        first.port()
-    ));
-    let gateway = scene.start();
-    scene.send("x", 3.0);
-    wait_until(SOON, "the series is recorded", || {
-        scene.value("zone:depth:max").as_deref() == Some("3")
-    });
-    assert!(received(&first).is_empty(), "nothing fires");
-    scene.send("x", 9.0);
-    let pending = scene.wait_for_alert("x", "pending");
-    assert_eq!(pending["annotations"]["summary"], "x has 9");
-    assert_eq!(pending["value"], "9e+00");
-    scene.wait_for_alert("x", "firing");
-    let (_, firing) = wait_for(SOON, "the first Alertmanager has it", || {
-        received(&first).into_iter().next()
-    });
-    let labels = json!({"alertname": "Deep", "zone": "x", "severity": "page", "cluster": "c1"});
-    assert_eq!(firing["labels"], labels);
-    assert_eq!(firing["annotations"]["summary"], "x has 9");
-    assert!(firing["endsAt"].as_str() > Some(&*now()), "{firing}");
-    let url = firing["generatorURL"].as_str().expect("a URL");
-    assert!(
-        url.starts_with("http://gateway.example:8080/graph?g0.expr=zone%3Adepth%3Amax"),
-        "{url}"
-    );
-    let shown = format!("alertmanager=\"http://127.0.0.1:{late}/api/v2/alerts\"");
-    wait_until(SOON, "the second one fails", || {
-        gateway.own_metric("tidegate_alert_errors_total", &[&shown]) > 0.0
-    });
-    assert_eq!(gateway.own_metric("tidegate_alerts_waiting", &[&shown]), 1.0);
-    let late = Alertmanager::start_at(late);
-    wait_until(SOON, "the second one has the alert", || !late.alerts().is_empty());
-    assert_eq!(late.alerts()[0]["labels"], labels);
-    scene.send("x", 1.0);
-    wait_until(SOON, "the first one hears of the end", || {
-        let now = now();
-        let last = received(&first).pop();
-        last.is_some_and(|(_, alert)| alert["endsAt"].as_str() <= Some(&*now))
-    });
-    wait_until(SOON, "the second one hears of the end", || {
-        late.alerts().is_empty()
-    });
-    assert_eq!(gateway.own_metric("tidegate_alerts_dropped_total", &[]), 0.0);
-    gateway.stop();
-}
-
 #[test]
 fn rules_and_alerts_are_shown_as_prometheus_shows_them() {
     let scene = Scene::new(&rules("0s"));
@@ -318,78 +247,6 @@ fn recorded_series_are_in_queries_and_on_the_page_until_their_inputs_go() {
     gateway.stop();
 }
 
-/// Seconds since an alert became active.
-fn active_for(alert: &Value) -> f64 {
-    let since = alert["activeAt"].as_str().expect("a time");
-    let since = humantime::parse_rfc3339(since).expect("a time");
-    SystemTime::now()
-        .duration_since(since)
-        .map_or(0.0, |time| time.as_secs_f64())
-}
-
-#[test]
-fn a_restart_with_storage_keeps_the_time_of_for() {
-    /// Longer than a gateway takes to start.
-    const PENDING_SECONDS: f64 = 8.0;
-    let scene = Scene::new(&rules("1h")).with("storage: file_storage");
-    let gateway = scene.start();
-    scene.send("x", 9.0);
-    wait_until(SOON, "the alert is pending for some seconds", || {
-        scene
-            .alert("x")
-            .is_some_and(|alert| active_for(&alert) > PENDING_SECONDS)
-    });
-    gateway.kill();
-    // A run in which the series does not come: the alert waits, and outlasts it.
-    let gateway = scene.start();
-    wait_until(SOON, "the rules have run", || {
-        scene.get("/api/v1/rules")["groups"][0]["rules"][1]["health"] == "ok"
-    });
-    assert!(scene.alerts().is_empty(), "its series is not there");
-    gateway.stop();
-    let started = Instant::now();
-    let gateway = scene.start();
-    scene.send("x", 9.0);
-    let alert = scene.wait_for_alert("x", "pending");
-    // Alerts are kept every second. Without them, the alert would be younger than the gateway.
-    let age = started.elapsed().as_secs_f64();
-    assert!(active_for(&alert) > age, "`for` began again: {alert}");
-    gateway.stop();
-}
-
-#[test]
-fn a_reload_keeps_alerts_of_equal_rules_and_takes_new_rules() {
-    let scene = Scene::new(&rules("1h"));
-    let gateway = scene.start();
-    scene.send("x", 9.0);
-    let before = scene.wait_for_alert("x", "pending");
-    let unchanged = scene.reload(&gateway);
-    assert_eq!(unchanged["success"], true, "{unchanged}");
-    assert_eq!(unchanged["changed"], json!([]), "nothing is built again");
-    scene.write(&(rules("1h") + "  - record: zones\n    expr: count(depth)\n"));
-    let result = scene.reload(&gateway);
-    assert_eq!(result["success"], true, "{result}");
-    wait_until(SOON, "the new rule records", || {
-        scene.value("zones").as_deref() == Some("1")
-    });
-    let after = scene.wait_for_alert("x", "pending");
-    assert_eq!(after["activeAt"], before["activeAt"]);
-    assert_eq!(scene.value("zone:depth:max").as_deref(), Some("9"));
-    scene.write("groups:\n- name: web\n  rules:\n  - alert: Broken\n    expr: sum(\n");
-    let broken = scene.reload(&gateway);
-    assert_eq!(broken["success"], false, "{broken}");
-    let error = broken["error"].as_str().expect("a text");
-    assert!(error.contains("web.yaml:5"), "{error}");
-    let still = scene.wait_for_alert("x", "pending");
-    assert_eq!(still["activeAt"], before["activeAt"]);
-    scene.write("groups: []\n");
-    assert_eq!(scene.reload(&gateway)["success"], true);
-    wait_until(SOON, "the series of removed rules end", || {
-        scene.alerts().is_empty() && scene.value("zone:depth:max").is_none()
-    });
-    gateway.stop();
-}
-
 #[test]
 fn run_and_validate_refuse_broken_rules_and_rules_that_reach_too_far() {
     let table = [
@@ -418,91 +275,4 @@ fn run_and_validate_refuse_broken_rules_and_rules_that_reach_too_far() {
             assert!(found.contains(part), "{part}: {found}");
         }
     }
-}
-
-#[test]
-fn alerts_of_a_dead_target_are_unknown_until_it_is_back() {
-    let page = |depth: u32| Answer::text(&format!("# TYPE depth gauge\ndepth{{zone=\"x\"}} {depth}\n"));
-    let target = Target::start();
-    target.answer("/metrics", page(9));
-    let rules = "groups: [{name: web, rules: [{alert: Deep, expr: depth > 5}]}]\n";
-    let scene = Scene::new(rules).with("stale: unknown");
-    let scrape = format!(
-        "receivers:
-  prometheus:
-    config:
-      global: {{scrape_interval: 200ms, scrape_timeout: 200ms}}
-      scrape_configs: [{{job_name: web, static_configs: [{{targets: [\"{}\"]}}]}}]
-",
-        target.address()
-    );
-    let config = scene.config().replace("receivers:\n", &scrape);
-    let gateway = Gateway::start(&config.replace("[otlp]", "[otlp, prometheus]"));
-    let firing = scene.wait_for_alert("x", "firing");
-    let broken = Answer {
-        status: 500,
-        ..Answer::default()
-    };
-    target.answer("/metrics", broken);
-    let is_unknown = |alert: &Value| alert["labels"]["state"] == "unknown";
-    wait_until(SOON, "an alert says that the state is unknown", || {
-        scene.alerts().iter().any(is_unknown)
-    });
-    let still = scene.wait_for_alert("x", "firing");
-    assert_eq!(
-        still["activeAt"], firing["activeAt"],
-        "it has not resolved in between"
-    );
-    // The rules that a reload brings know of the dead source too.
-    scene.write(&rules.replace("rules: [", "rules: [{record: ones, expr: vector(1)}, "));
-    let result = scene.reload(&gateway);
-    assert_eq!(result["success"], true, "{result}");
-    wait_until(SOON, "the new rule records", || {
-        scene.value("ones").as_deref() == Some("1")
-    });
-    let still = scene.wait_for_alert("x", "firing");
-    assert_eq!(still["activeAt"], firing["activeAt"], "the reload keeps it");
-    target.answer("/metrics", page(1));
-    wait_until(SOON, "the alert resolves with its source", || {
-        scene.alerts().is_empty()
-    });
-    gateway.stop();
-}
-
-#[test]
-fn an_event_reaches_the_alertmanager_soon_at_an_interval_of_100_ms() {
-    const EVENTS: usize = 100;
-    const LIMIT: Duration = Duration::from_millis(250);
-    let peer = HttpPeer::start();
-    let scene = Scene::new(&rules("0s")).with(&format!(
-        "alertmanagers: [{{endpoint: \"http://127.0.0.1:{}\", path_prefix: am}}]",
-        peer.port()
-    ));
-    let gateway = scene.start();
-    let mut times: Vec<Duration> = (0..EVENTS)
-        .map(|event| {
-            let zone = format!("zone{event}");
-            let sent = Instant::now();
-            scene.send(&zone, 9.0);
-            let arrived = wait_for(SOON, "the alert arrives", || {
-                let mut all = received(&peer).into_iter();
-                let found = all.find(|(_, alert)| alert["labels"]["zone"] == *zone);
-                found.map(|(at, _)| at)
-            });
-            arrived - sent
-        })
-        .collect();
-    times.sort();
-    let (median, p99) = (times[EVENTS / 2], times[EVENTS * 99 / 100 - 1]);
-    // Past the capture of the test runner, so that every run shows the figures.
-    let most = times[EVENTS - 1];
-    let report = format!("from an event to its alert: median {median:?}, p99 {p99:?}, most {most:?}");
-    let mut stderr = std::io::stderr();
-    writeln!(stderr, "{report}").expect("standard error");
-    assert!(median < LIMIT, "{report}: {times:?}");
-    // Without optimisation, and beside other tests, single events may wait for a processor.
-    if !cfg!(debug_assertions) {
-        assert!(p99 < LIMIT, "{report}: {times:?}");
-    }
-    gateway.stop();
 }

@@ -80,6 +80,42 @@ service:
     }
 }
 
+#[test]
+fn one_of_two_exporters_of_a_type_has_a_log_level_of_its_own() {
+    for (levels, vendor, other) in [
+        ("", false, false),
+        ("\"exporters::otlphttp/vendor\": debug", true, false),
+        ("\"exporters::otlphttp/other\": debug", false, true),
+    ] {
+        let receiver = free_port();
+        let config = format!(
+            "receivers: {{otlp: {{protocols: {{http: {{endpoint: \"127.0.0.1:{receiver}\"}}}}}}}}
+exporters:
+  otlphttp/vendor: {{endpoint: \"http://127.0.0.1:9\"}}
+  otlphttp/other: {{endpoint: \"http://127.0.0.1:9\"}}
+service:
+  telemetry: {{logs: {{level: warn, levels: {{{levels}}}}}}}
+  pipelines: {{logs: {{receivers: [otlp], exporters: [otlphttp/vendor, otlphttp/other]}}}}
+"
+        );
+        let gateway = Gateway::start(&config);
+        for (component, is_logged) in [
+            ("exporters::otlphttp/vendor", vendor),
+            ("exporters::otlphttp/other", other),
+            ("receivers::otlp", false),
+        ] {
+            // All components have logged their start when the gateway runs.
+            let line = format!("starting component={component}");
+            if is_logged {
+                wait_until(SOON, &line, || gateway.stderr().find(&line).is_some());
+            } else {
+                assert_eq!(gateway.stderr().find(&line), None, "{levels}");
+            }
+        }
+        gateway.stop();
+    }
+}
+
 fn spans(sink: &OtlpSink) -> Vec<Span> {
     let resources = sink
         .traces()

@@ -68,10 +68,8 @@ fn files(tests: &str) -> (TempDir, PathBuf) {
     (directory, file)
 }
 
-#[test]
-fn restarts_dead_sources_resets_and_late_points_are_as_in_a_gateway() {
-    let tests = HEAD.to_owned()
-        + r"  - name: a restart keeps totals
+/// Cases about what happens to sources, points and the gateway.
+const CASES: &str = r"  - name: a restart keeps totals
     input:
       - {at: 1s, to: uds, source: a, events: [{name: hits, value: 2, count: 3}]}
       - {at: 5s, restart: true}
@@ -137,7 +135,10 @@ fn restarts_dead_sources_resets_and_late_points_are_as_in_a_gateway() {
       - {at: 1s, query: noise, empty: true}
       - {at: 1s, exporter: otlphttp, contains: [hello], absent: [noise]}
 ";
-    let (_directory, file) = files(&tests);
+
+#[test]
+fn restarts_dead_sources_resets_and_late_points_are_as_in_a_gateway() {
+    let (_directory, file) = files(&(HEAD.to_owned() + CASES));
     let Finished { code, output, errors } = test(&[&file]);
     assert!(code == Some(0) && errors.is_empty(), "{output}{errors}");
     assert!(
@@ -149,6 +150,11 @@ fn restarts_dead_sources_resets_and_late_points_are_as_in_a_gateway() {
         "{output}"
     );
     assert!(output.ends_with("8 passed, 0 failed\n"), "{output}");
+}
+
+#[test]
+fn run_names_the_tests_to_run_by_a_part_of_their_names() {
+    let (_directory, file) = files(&(HEAD.to_owned() + CASES));
     let some = test(&[&file, Path::new("--run"), Path::new("noise")]);
     assert!(some.output.ends_with("1 passed, 0 failed\n"), "{}", some.output);
     let none = test(&[&file, Path::new("--run"), Path::new("nosuch")]);

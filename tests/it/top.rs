@@ -46,6 +46,21 @@ service:
         let totals = ["receiver otlp", "exporter otlp"].map(total);
         totals == [Some("3".to_owned()), Some("3".to_owned())] && has_latencies(&text)
     });
+    let arguments = [
+        "top",
+        "--once",
+        "--edges",
+        "--interval",
+        "100ms",
+        "--endpoint",
+        &*endpoint,
+    ];
+    let edges = tidegate().args(arguments).output().expect("it runs");
+    let edges = String::from_utf8(edges.stdout).expect("text");
+    let edge = edges.lines().find(|line| line.contains(" -> otlp"));
+    let cells: Vec<_> = edge.expect("the edge").split_whitespace().collect();
+    assert_eq!(cells[..3], ["otlp", "->", "otlp"], "{edges}");
+    assert_eq!(cells.last(), Some(&"3"), "{edges}");
     assert!(!text.contains('\x1b'), "{text}");
     assert!(text.contains("ready") && text.contains("\nmetrics\n"), "{text}");
     let cpu = text.lines().find_map(|line| line.strip_prefix("cpu "));
@@ -90,6 +105,11 @@ if termios.tcgetattr(slave) == before or b"DROPS BY REASON" in seen:
 resize(120)
 os.kill(top.pid, signal.SIGWINCH)
 read_until(b"DROPS BY REASON")
+os.write(master, b"e")
+read_until(b" -> nop")
+seen = b""
+os.write(master, b"e")
+read_until(b"receiver otlp")
 os.write(master, b"q")
 read_until(b"\x1b[?1049l")
 if top.wait(60) != 0 or termios.tcgetattr(slave) != before:

@@ -105,6 +105,39 @@ def endpoints(namespace: str, name: str, port: int, ready: dict[str, bool]) -> s
     }
 
 
+def legacy_endpoints(namespace: str, name: str, port: int, address: str) -> server.Object:
+    """The endpoints of a service in the form before slices."""
+    subset = {"addresses": [{"ip": address}], "ports": [{"name": "web", "port": port}]}
+    return {
+        "apiVersion": "v1",
+        "kind": "Endpoints",
+        "metadata": {"name": name, "namespace": namespace, "labels": {"app": name}},
+        "subsets": [subset],
+    }
+
+
+def ingress(namespace: str, name: str, port: int) -> server.Object:
+    backend = {"service": {"name": name, "port": {"number": port}}}
+    path = {"path": "/", "pathType": "Prefix", "backend": backend}
+    return {
+        "apiVersion": "networking.k8s.io/v1",
+        "kind": "Ingress",
+        "metadata": {"name": name, "namespace": namespace},
+        "spec": {"rules": [{"host": "web.example.com", "http": {"paths": [path]}}]},
+    }
+
+
+def create_pod(api: server.Server, name: str, port: int, address: str) -> None:
+    """A pod that runs, as a kubelet says it."""
+    container = {"name": "app", "image": "app:1", "ports": [{"name": "web", "containerPort": port}]}
+    spec = {"nodeName": "node-1", "containers": [container]}
+    metadata = {"name": name, "namespace": "shop", "labels": {"app": "web"}}
+    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
+    api.create(pod)
+    running_at = {"phase": "Running", "podIP": address, "podIPs": [{"ip": address}]}
+    api.patch(pod, {"status": running_at}, "/status")
+
+
 def address(number: int) -> str:
     return f"10.0.1.{number + 1}"
 
@@ -168,21 +201,64 @@ def test_targets_of_a_service_monitor_are_scraped_and_followed(api: server.Serve
             running.kill()
 
 
-@pytest.mark.parametrize("role", ["endpointslice", "service", "pod", "node"])
+def pod_monitor(port: int) -> server.Object:
+    # Targets are pods, which have no page here.
+    relabelings = [{"targetLabel": "__address__", "replacement": f"127.0.0.1:{port}"}]
+    endpoint = {"port": "web", "interval": "1s", "relabelings": relabelings}
+    return {
+        "apiVersion": "monitoring.coreos.com/v1",
+        "kind": "PodMonitor",
+        "metadata": {"name": "web", "namespace": "shop"},
+        "spec": {"selector": {"matchLabels": {"app": "web"}}, "podMetricsEndpoints": [endpoint]},
+    }
+
+
+def scrape_config(port: int) -> server.Object:
+    target = {"targets": [f"127.0.0.1:{port}"], "labels": {"pod": "web-1"}}
+    return {
+        "apiVersion": "monitoring.coreos.com/v1alpha1",
+        "kind": "ScrapeConfig",
+        "metadata": {"name": "web", "namespace": "shop"},
+        "spec": {"scrapeInterval": "1s", "staticConfigs": [target]},
+    }
+
+
+@pytest.mark.parametrize("kind, path", [("pod_monitor", "v1/podmonitors"), ("scrape_config", "v1alpha1/scrapeconfigs")])
+def test_other_objects_of_the_operator_are_jobs(
+    api: server.Server, account: str, tmp_path: Path, kind: str, path: str
+) -> None:
+    for definition in test_objects.definitions():
+        api.create(definition)
+    whole = f"/apis/monitoring.coreos.com/{path}"
+    server.wait_until("the kind is known", lambda: test_objects.knows(api, whole))
+    allow(api, of_operator())
+    with targets() as port:
+        create_pod(api, "web-1", port, address(0))
+        found = pod_monitor(port) if kind == "pod_monitor" else scrape_config(port)
+        options = {"enabled": True, f"{kind}_selector": {}, "kubeconfig_file": account}
+        running, page = scraping(tmp_path, {"prometheus_cr": options})
+        try:
+            assert lines(page) == []
+            api.create(found)
+            server.wait_until("the target is scraped", lambda: any('pod="web-1"' in line for line in lines(page)))
+            api.delete(found)
+            server.wait_until("the job is gone", lambda: lines(page) == [])
+        finally:
+            running.kill()
+
+
+@pytest.mark.parametrize("role", ["endpointslice", "endpoints", "service", "pod", "node", "ingress"])
 def test_each_role_finds_its_objects(api: server.Server, account: str, tmp_path: Path, role: str) -> None:
     allow(api, documented("docs/scraping.md", "ClusterRole", "tidegate-discovery"))
     with targets() as port:
         api.create(service("shop", "web", port))
         api.create(endpoints("shop", "web", port, {address(0): True}))
+        api.create(legacy_endpoints("shop", "web", port, address(0)))
+        api.create(ingress("shop", "web", port))
         node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "node-1"}}
         api.create(node)
         api.patch(node, {"status": {"addresses": [{"type": "InternalIP", "address": address(0)}]}}, "/status")
-        container = {"name": "app", "image": "app:1", "ports": [{"name": "web", "containerPort": port}]}
-        spec = {"nodeName": "node-1", "containers": [container]}
-        pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "web-1", "namespace": "shop"}, "spec": spec}
-        api.create(pod)
-        running_at = {"phase": "Running", "podIP": address(0), "podIPs": [{"ip": address(0)}]}
-        api.patch(pod, {"status": running_at}, "/status")
+        create_pod(api, "web-1", port, address(0))
         discovery = {"role": role, "kubeconfig_file": account}
         # A node has the port of its kubelet, and a service the address of its DNS name.
         reached = {"target_label": "__address__", "replacement": f"127.0.0.1:{port}"}
@@ -194,7 +270,8 @@ def test_each_role_finds_its_objects(api: server.Server, account: str, tmp_path:
             "relabel_configs": [reached, named],
         }
         running, page = scraping(tmp_path, {"config": {"scrape_configs": [job]}})
-        expected = {"endpointslice": "shop;web-1", "service": "shop;web", "pod": "shop;web-1", "node": ";node-1"}[role]
+        names = {"endpointslice": "shop;web-1", "pod": "shop;web-1", "node": ";node-1"}
+        expected = names.get(role, "shop;web")
         try:
             server.wait_until("the target is scraped", lambda: any(f'found="{expected}"' in line for line in lines(page)))
         finally:

@@ -12,7 +12,7 @@ import yaml
 
 def definitions() -> list[server.Object]:
     files = sorted(Path(server.program("crds")).glob("*.yaml"))
-    assert len(files) == 3
+    assert len(files) == 5
     return [yaml.safe_load(file.read_text()) for file in files]
 
 

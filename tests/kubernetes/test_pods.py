@@ -4,6 +4,7 @@
 
 import json
 import os
+import subprocess
 from pathlib import Path
 
 import gateway
@@ -134,12 +135,110 @@ def test_five_thousand_pods_are_known_through_churn_and_restarts(api: server.Ser
             api.delete(pod(number))
         create(api, 200, generation=2)
         server.wait_until("changes come again", lambda: attributes_of(port, out, 200).get("generation") == "2")
+        # The server has refused the version of the last event (410).
+        assert running.metric("tidegate_kubernetes_errors_total", 'reason="expired"') >= 1
         server.wait_until("deleted pods are gone", lambda: pods(running) == PODS - 99)
         unknown = running.metric(*UNKNOWN)
         assert "k8s.pod.name" not in attributes_of(port, out, 250)
         assert running.metric(*UNKNOWN) == unknown + 1
         print(f"after churn and a restart: resident {running.resident_mib():.1f} MiB")
         assert full < 120, "a pod takes some KiB at most"
+    finally:
+        running.kill()
+
+
+def owned(api: server.Server, kind: str, name: str, owner: server.Object | None = None) -> server.Object:
+    """A controller of pods. Its own one is `owner`."""
+    metadata: server.Object = {"name": name, "namespace": "shop"}
+    if owner:
+        metadata["ownerReferences"] = [reference(owner)]
+    labels = {"app": "web"}
+    container = {"name": "app", "image": "shop/web:1.2"}
+    template = {"metadata": {"labels": labels}, "spec": {"containers": [container]}}
+    spec = {"replicas": 1, "selector": {"matchLabels": labels}, "template": template}
+    found = {"apiVersion": "apps/v1", "kind": kind, "metadata": metadata, "spec": spec}
+    return found | {"metadata": api.create(found)["metadata"]}
+
+
+def reference(owner: server.Object) -> server.Object:
+    of_owner = {key: owner["metadata"][key] for key in ("name", "uid")}
+    return {"apiVersion": owner["apiVersion"], "kind": owner["kind"], "controller": True} | of_owner
+
+
+def create_owned_pod(api: server.Server) -> str:
+    """A pod of a Deployment, at the address of this machine. Gives its uid."""
+    replicas = owned(api, "ReplicaSet", "web-5d8f", owned(api, "Deployment", "web"))
+    made = pod(0)
+    made["metadata"] |= {"name": "web-5d8f-x7k2p", "ownerReferences": [reference(replicas)]}
+    uid = str(api.create(made)["metadata"]["uid"])
+    at = "127.0.0.1"
+    api.patch(made, {"status": {"phase": "Running", "podIP": at, "podIPs": [{"ip": at}]}}, "/status")
+    return uid
+
+
+def attributes_processor(kubeconfig: Path, source: server.Object) -> server.Object:
+    return {
+        "auth_type": "kubeConfig",
+        "kube_config_path": str(kubeconfig),
+        "wait_for_metadata": True,
+        "extract": {"metadata": ["k8s.pod.name", "k8s.node.name", "k8s.deployment.name"]},
+        "pod_association": [{"sources": [source]}],
+    }
+
+
+def test_a_pod_that_sends_otlp_has_its_name_node_and_deployment(api: server.Server, tmp_path: Path) -> None:
+    api.namespace("shop")
+    kubeconfig = api.kubeconfig(account(api))
+    create_owned_pod(api)
+    port, out = server.free_port(), tmp_path / "out.json"
+    config = {
+        "receivers": {"otlp": {"protocols": {"http": {"endpoint": f"127.0.0.1:{port}"}}}},
+        "processors": {"k8sattributes": attributes_processor(kubeconfig, {"from": "connection"})},
+        "exporters": {"file": {"path": str(out)}},
+        "service": {"pipelines": {"logs": {"receivers": ["otlp"], "processors": ["k8sattributes"], "exporters": ["file"]}}},
+    }
+    running = gateway.Gateway(tmp_path, "attributes", config)
+    try:
+        record = {"logRecords": [{"body": {"stringValue": "a"}}]}
+        resource = {"attributes": [{"key": "service.name", "value": {"stringValue": "web"}}]}
+        gateway.post(port, "/v1/logs", {"resourceLogs": [{"resource": resource, "scopeLogs": [record]}]})
+        server.wait_until("the record is written", lambda: out.exists() and new_line(out, 0) is not None)
+        (logs,) = json.loads(new_line(out, 0) or "")["resourceLogs"]
+        found = {pair["key"]: pair["value"]["stringValue"] for pair in logs["resource"]["attributes"]}
+        expected = {"k8s.pod.name": "web-5d8f-x7k2p", "k8s.node.name": "node-0", "k8s.deployment.name": "web"}
+        assert expected.items() <= found.items(), found
+    finally:
+        running.kill()
+
+
+def test_rings_have_the_pod_that_owns_their_directory(api: server.Server, tmp_path: Path) -> None:
+    api.namespace("shop")
+    kubeconfig = api.kubeconfig(account(api))
+    uid = create_owned_pod(api)
+    rings, page = tmp_path / "nixl", server.free_port()
+    directory = rings / uid
+    command = [server.program("binary"), "ring", "sim", "--directory", directory, "--agents", "1", "--seconds", "1"]
+    subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+    source = {"from": "resource_attribute", "name": "k8s.pod.uid"}
+    by = ["k8s.pod.name", "k8s.node.name", "k8s.deployment.name"]
+    config = {
+        "receivers": {"nixl": {"directories": [f"{rings}/*"]}},
+        "processors": {
+            "k8sattributes": attributes_processor(kubeconfig, source),
+            "aggregate": {"rules": [{"match": {"name": "agent_tx_bytes"}, "instrument": "counter", "by": by}]},
+        },
+        "exporters": {"prometheus": {"endpoint": f"127.0.0.1:{page}"}},
+        "service": {
+            "pipelines": {
+                "metrics": {"receivers": ["nixl"], "processors": ["k8sattributes", "aggregate"], "exporters": ["prometheus"]}
+            }
+        },
+    }
+    running = gateway.Gateway(tmp_path, "rings", config)
+    try:
+        labels = 'k8s_deployment_name="web",k8s_node_name="node-0",k8s_pod_name="web-5d8f-x7k2p"'
+        expected = f"\nagent_tx_bytes_total{{{labels}}} "
+        server.wait_until("the ring is counted by its pod", lambda: expected in gateway.get(page, "/metrics"))
     finally:
         running.kill()
 

@@ -52,16 +52,18 @@ exporters:
     endpoint: "http://127.0.0.1:1"
     headers: {{api-key: "a-secret-key"}}
     sending_queue: {{queue_size: 100}}
+{exporters}
 extensions:
   admin: {{endpoint: "127.0.0.1:{admin}"{options}}}
 {extensions}
 service:
   extensions: [{order}admin]
   drain_timeout: 1s
-  telemetry: {{metrics: {{address: "127.0.0.1:{own}"}}}}
+  telemetry: {{metrics: {{address: "127.0.0.1:{own}", level: {level}}}}}
   pipelines:
     metrics: {{receivers: [nixl, otlp, uds, prometheus], processors: [composite, aggregate], exporters: [prometheus]}}
     logs/vendor: {{receivers: [otlp], processors: [batch], exporters: [otlphttp/vendor]}}
+{pipelines}
 """
 
 
@@ -93,17 +95,29 @@ def free_ports(count: int) -> list[int]:
 class Gateway:
     """A gateway, simulated agents, and a thread that sends points, log records and StatsD lines.
 
-    `options` are further options of `admin`, each with a comma before it.
+    `options` are further options of `admin`, each with a comma before it. `exporters` and `pipelines` are further lines.
+    `level` is that of its own metrics.
     """
 
-    def __init__(self, directory: Path, options: str = "", extensions: str = "", order: str = "", is_loaded: bool = True) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        options: str = "",
+        extensions: str = "",
+        order: str = "",
+        exporters: str = "",
+        pipelines: str = "",
+        level: str = "normal",
+        is_loaded: bool = True,
+    ) -> None:
         self.is_loaded = is_loaded
         (directory / "rings").mkdir()
         self.directory = directory
         self.admin, self.otlp, self.own = free_ports(3)
         self.config = directory / "gateway.yaml"
-        values = {"admin": self.admin, "otlp": self.otlp, "own": self.own}
-        self.config.write_text(CONFIG.format(**values, directory=directory, options=options, extensions=extensions, order=order))
+        ports = {"admin": self.admin, "otlp": self.otlp, "own": self.own}
+        parts = {"options": options, "extensions": extensions, "order": order, "exporters": exporters, "pipelines": pipelines}
+        self.config.write_text(CONFIG.format(directory=directory, level=level, **ports, **parts))
         self.stopping = threading.Event()
         # Requests by signal, as the gateway has answered them.
         self.accepted: Counter[str] = Counter()
@@ -196,6 +210,12 @@ def points(step: int) -> dict[str, Any]:
 def records(count: int) -> dict[str, Any]:
     record = {"timeUnixNano": str(time.time_ns()), "body": {"stringValue": HOSTILE}}
     return {"resourceLogs": [{"resource": {}, "scopeLogs": [{"logRecords": [record] * count}]}]}
+
+
+def spans(count: int) -> dict[str, Any]:
+    """Spans of as many traces."""
+    all_spans = [{"traceId": os.urandom(16).hex(), "spanId": os.urandom(8).hex(), "name": "request"} for _ in range(count)]
+    return {"resourceSpans": [{"resource": {}, "scopeSpans": [{"spans": all_spans}]}]}
 
 
 def chromium(root: Path, scratch: Path) -> tuple[str, dict[str, str]]:

@@ -61,8 +61,18 @@ pub(crate) fn build() -> Result<PathBuf, String> {
 
 /// Builds the gateway and the harness with a profile of cargo.
 pub(crate) fn build_with(profile: &str) -> Outcome {
+    build_gateway(profile)?;
+    build_harness(profile)
+}
+
+/// Builds the gateway alone.
+pub(crate) fn build_gateway(profile: &str) -> Outcome {
     let gateway = ["build", "--package", "tidegate", "--profile", profile];
-    process::stream(process::cargo().args(gateway).current_dir(workspace()))?;
+    process::stream(process::cargo().args(gateway).current_dir(workspace()))
+}
+
+/// Builds the harness alone.
+pub(crate) fn build_harness(profile: &str) -> Outcome {
     process::stream(harness_cargo("build").args(["--bin", "tidegate-bench", "--profile", profile]))
 }
 

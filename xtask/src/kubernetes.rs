@@ -11,7 +11,7 @@ use crate::{Outcome, deploy, golang, testenv};
 const VERSION: &str = "1.36.3";
 
 /// The kinds that others define: the module, its version, and the file in it.
-const DEFINITIONS: [(&str, &str, &str); 3] = [
+const DEFINITIONS: [(&str, &str, &str); 5] = [
     (
         "github.com/prometheus-operator/prometheus-operator",
         "v0.85.0",
@@ -23,18 +23,31 @@ const DEFINITIONS: [(&str, &str, &str); 3] = [
         "example/prometheus-operator-crd/monitoring.coreos.com_prometheusrules.yaml",
     ),
     (
+        "github.com/prometheus-operator/prometheus-operator",
+        "v0.85.0",
+        "example/prometheus-operator-crd/monitoring.coreos.com_podmonitors.yaml",
+    ),
+    (
+        "github.com/prometheus-operator/prometheus-operator",
+        "v0.85.0",
+        "example/prometheus-operator-crd/monitoring.coreos.com_scrapeconfigs.yaml",
+    ),
+    (
         "github.com/kedacore/keda/v2",
         "v2.18.0",
         "config/crd/bases/keda.sh_scaledobjects.yaml",
     ),
 ];
 
+/// The directory of the definitions. It has another name if the list above changes, so that older caches are completed.
+const CRDS: &str = "crds-5";
+
 /// Builds the API server and etcd if they are missing (about ten minutes of processor time), and runs `tests/kubernetes`.
 /// Arguments go to pytest.
 pub(crate) fn kubernetes(arguments: &[String]) -> Outcome {
     testenv::setup(&[])?;
     let home = golang::cache()?.join(format!("kubernetes-{VERSION}"));
-    let definitions = home.join("crds");
+    let definitions = home.join(CRDS);
     if !definitions.exists() {
         install(&home)?;
     }
@@ -69,7 +82,7 @@ fn install(home: &Path) -> Outcome {
         let name = from.file_name().map(PathBuf::from).unwrap_or_default();
         fs::copy(&from, part.join(name)).map_err(|error| describe(&from, error))?;
     }
-    fs::rename(&part, home.join("crds")).map_err(|error| describe(&part, error))?;
+    fs::rename(&part, home.join(CRDS)).map_err(|error| describe(&part, error))?;
     fs::remove_dir_all(&scratch).map_err(|error| describe(&scratch, error))?;
     Ok(())
 }

@@ -14,6 +14,7 @@ mod crates_picture;
 mod deny;
 mod deploy;
 mod docs;
+mod editor;
 mod failures;
 mod fuzz;
 mod golang;
@@ -24,6 +25,7 @@ mod kafka;
 mod kubernetes;
 mod loom;
 mod metadata;
+mod node;
 mod page;
 mod pgo;
 mod process;
@@ -68,8 +70,13 @@ const COMMANDS: &[Command] = &[
     },
     Command {
         name: "page",
-        about: "setup, then the page of admin in a real browser: views, contrast, keyboard, access; arguments go to pytest",
+        about: "setup, then the page of admin in a real browser: views, contrast, keyboard, access; arguments go to pytest; --open [MINUTES] (60) measures pages that stay open: --pages N (20), --binary GATEWAY, --publish",
         run: page::test_alone,
+    },
+    Command {
+        name: "editor",
+        about: "setup, then the schema of the configuration in a YAML language server: marks, completion, hover; arguments go to pytest",
+        run: editor::test_alone,
     },
     Command {
         name: "capi",
@@ -93,7 +100,7 @@ const COMMANDS: &[Command] = &[
     },
     Command {
         name: "cluster",
-        about: "kill, suspend and cut off replicas, the broker and agents of a cluster for [MINUTES] (default: 2): totals must be exact; --agents N,... (100), --engine nats|kafka|direct, --seed S, --faults FAULT,..., --interval SECONDS (1), --updates SECONDS (the interval), --gpus N (1), --debug",
+        about: "kill, suspend and cut off replicas, the broker and agents of a cluster for [MINUTES] (default: 2): totals must be exact; --agents N,... (100), --engine nats|kafka|direct, --servers N (1), --no-sync, --seed S, --faults FAULT,..., --interval SECONDS (1), --updates SECONDS (the interval), --gpus N (1), --debug",
         run: cluster::cluster,
     },
     Command {

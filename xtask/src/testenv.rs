@@ -7,7 +7,7 @@
 //! made beside its place and then renamed, under a lock, so a run that dies or overlaps another
 //! leaves nothing half done.
 
-use crate::{Outcome, apt, golang, kafka, process};
+use crate::{Outcome, apt, golang, kafka, node, process};
 use std::fs::{self, File, TryLockError};
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -22,8 +22,8 @@ const STAMP: &str = ".stamp";
 struct Part {
     name: &'static str,
     source: PackageSource,
-    /// Proves the part works: programs (relative to the part) or Python code, which must succeed; files of libraries,
-    /// which must be there.
+    /// Proves the part works: programs (relative to the part), Python or JavaScript code, which must succeed; files of
+    /// libraries, which must be there.
     checks: &'static [&'static str],
 }
 
@@ -43,6 +43,8 @@ enum PackageSource {
     Unstable(&'static [&'static str]),
     /// A Go program of `tests/go/`.
     Go(&'static str),
+    /// Packages from npm that the lock file in a folder of the workspace names.
+    Npm(&'static str),
 }
 
 /// The Python parts are pinned. One NIXL wheel per layout of its ring, and per interface of its exporters.
@@ -131,6 +133,12 @@ const PARTS: &[Part] = &[
         name: "playwright",
         source: PackageSource::Pip(&["playwright==1.65.2"]),
         checks: &["import playwright.sync_api"],
+    },
+    // What editors check and complete YAML with.
+    Part {
+        name: "yaml-language-server",
+        source: PackageSource::Npm("tests/editor"),
+        checks: &["require('yaml-language-server')"],
     },
     // The builder of the site of `docs/`.
     Part {
@@ -288,6 +296,7 @@ impl Part {
             PackageSource::Libraries(packages) => format!("debian libraries {}", packages.join(" ")),
             PackageSource::Unstable(packages) => format!("debian unstable {}", packages.join(" ")),
             PackageSource::Go(program) => golang::sources(program),
+            PackageSource::Npm(folder) => node::lock_text(folder),
         }
     }
 
@@ -296,6 +305,11 @@ impl Part {
             PackageSource::Debian(_) | PackageSource::Unstable(_) | PackageSource::Go(_) => {
                 process::run(Command::new(directory.join(check)).arg("--version"))
             }
+            PackageSource::Npm(_) => process::run(
+                Command::new(node::find()?)
+                    .args(["-e", check])
+                    .current_dir(directory),
+            ),
             PackageSource::Libraries(_) => {
                 if directory.join(check).exists() {
                     Ok(())
@@ -324,6 +338,7 @@ impl PackageSource {
             PackageSource::Libraries(packages) => apt::unpack_with_needs(packages, directory),
             PackageSource::Unstable(packages) => apt::unpack_unstable(packages, directory),
             PackageSource::Go(program) => golang::build(program, directory),
+            PackageSource::Npm(folder) => node::install(folder, directory),
         }
     }
 }
@@ -460,7 +475,8 @@ mod tests {
                 PackageSource::Debian(_)
                 | PackageSource::Libraries(_)
                 | PackageSource::Unstable(_)
-                | PackageSource::Go(_) => continue,
+                | PackageSource::Go(_)
+                | PackageSource::Npm(_) => continue,
             };
             for package in packages {
                 assert!(package.contains("=="), "{package} of {}", part.name);

@@ -2,6 +2,7 @@
 
 //! A real broker, which keeps its ports and its data over restarts. NATS may have several.
 
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -18,6 +19,10 @@ const PATIENCE: Duration = Duration::from_mins(3);
 
 /// Between two checks of a start.
 const PAUSE: Duration = Duration::from_millis(20);
+
+/// The writes of [`write_time`], and the bytes of each.
+const WRITES: usize = 50;
+const PAGE_BYTES: usize = 4096;
 
 /// The program.
 enum Program {
@@ -43,13 +48,14 @@ impl Broker {
         binary: &Path,
         servers: usize,
         agents: usize,
+        syncs: bool,
         logs: &Path,
     ) -> Result<Vec<Self>, BenchError> {
         let routes = (0..servers).map(|_| free_port());
         let routes = routes.collect::<Result<Vec<_>, BenchError>>()?;
         let server = |number| {
             let (port, data) = (free_port()?, TempDir::new_in(logs)?);
-            nats::configure(data.path(), port, (number, &routes), agents)?;
+            nats::configure(data.path(), port, (number, &routes), agents, syncs)?;
             let name = match servers {
                 1 => "nats-server".to_owned(),
                 _ => format!("nats-server-{number}"),
@@ -163,6 +169,20 @@ impl Broker {
     }
 }
 
+/// The median time of a write of a page to the disk of this directory. It limits a server that syncs.
+pub(super) fn write_time(directory: &Path) -> Result<Duration, BenchError> {
+    let mut file = tempfile::tempfile_in(directory)?;
+    let mut times = Vec::new();
+    for _ in 0..WRITES {
+        let begun = Instant::now();
+        file.write_all(&[0; PAGE_BYTES])?;
+        file.sync_data()?;
+        times.push(begun.elapsed());
+    }
+    times.sort_unstable();
+    Ok(times[WRITES / 2])
+}
+
 /// Copies a directory with all that is in it.
 fn copy_directory(from: &Path, to: &Path) -> Result<(), BenchError> {
     std::fs::create_dir_all(to)?;
@@ -181,6 +201,13 @@ fn copy_directory(from: &Path, to: &Path) -> Result<(), BenchError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_write_to_the_disk_takes_time() {
+        let directory = TempDir::new().unwrap();
+        assert!(write_time(directory.path()).unwrap() > Duration::ZERO);
+        assert!(write_time(&directory.path().join("none")).is_err());
+    }
 
     #[test]
     fn a_copy_of_a_directory_has_its_folders_and_files() {

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
+use super::producer::{CLOCK, PROBES};
 use super::rows::{is_inexact, is_total};
 
 /// The most violations that are kept. The others are counted.
@@ -21,18 +22,26 @@ const TOLERANCE: f64 = 1e-9;
 
 /// A page: its samples with their values as text.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(super) struct Page(BTreeMap<String, String>);
+pub(super) struct Page(BTreeMap<String, String>, Option<f64>);
 
 impl Page {
-    /// The samples of an exposition.
+    /// The samples of an exposition that the model has, and the clock.
     pub(super) fn parse(text: &str) -> Self {
+        let mut page = Self::default();
         let lines = text.lines().filter(|line| !line.starts_with('#'));
-        let samples = lines.filter_map(|line| line.rsplit_once(' '));
-        Self(
-            samples
-                .map(|(name, value)| (name.to_owned(), value.to_owned()))
-                .collect(),
-        )
+        for (name, value) in lines.filter_map(|line| line.rsplit_once(' ')) {
+            if name == CLOCK {
+                page.1 = value.parse().ok();
+            } else if !name.starts_with(PROBES) {
+                page.0.insert(name.to_owned(), value.to_owned());
+            }
+        }
+        page
+    }
+
+    /// The newest time that the composite of the gateway shows, in seconds since 1970.
+    pub(super) fn clock(&self) -> Option<f64> {
+        self.1
     }
 
     pub(super) fn value(&self, sample: &str) -> Option<f64> {
@@ -101,7 +110,7 @@ impl Violations {
 /// A page that a replica showed.
 #[derive(Debug)]
 struct ShownPage {
-    at: Instant,
+    answered: Instant,
     page: Page,
 }
 
@@ -135,10 +144,18 @@ impl PageChecker {
     }
 
     /// Takes the next page. `most` is the model after the page.
-    pub(super) fn take(&mut self, page: Page, at: Instant, most: &BTreeMap<String, f64>) -> PageFindings {
+    ///
+    /// `asked`, `answered`: the time of the question, and that of the last byte. A slow page may show what there was just before
+    /// its end.
+    pub(super) fn take(
+        &mut self,
+        page: Page,
+        (asked, answered): (Instant, Instant),
+        most: &BTreeMap<String, f64>,
+    ) -> PageFindings {
         while let Some(shown) = self
             .recent
-            .pop_front_if(|shown| at.duration_since(shown.at) > self.max_lag)
+            .pop_front_if(|shown| asked.duration_since(shown.answered) > self.max_lag)
         {
             raise(&mut self.floor, &shown.page);
         }
@@ -149,7 +166,7 @@ impl PageChecker {
             .iter()
             .for_each(|shown| raise(&mut newest, &shown.page));
         let fell = falls(&newest, &page);
-        self.recent.push_back(ShownPage { at, page });
+        self.recent.push_back(ShownPage { answered, page });
         PageFindings { wrong, fell }
     }
 }
@@ -246,7 +263,8 @@ mod tests {
     fn check(pages: &[(u64, &str)], most: &BTreeMap<String, f64>) -> PageFindings {
         let (mut checker, begun) = (PageChecker::new(MAX_LAG), Instant::now());
         let taken = pages.iter().map(|(seconds, text)| {
-            checker.take(Page::parse(text), begun + Duration::from_secs(*seconds), most)
+            let at = begun + Duration::from_secs(*seconds);
+            checker.take(Page::parse(text), (at, at), most)
         });
         taken.last().unwrap()
     }
@@ -258,6 +276,14 @@ mod tests {
         assert_eq!(page.differences(&page), [""; 0]);
         let pages = [(0, TEXT), (1, TEXT), (9, TEXT)];
         assert_eq!(check(&pages, &right()), PageFindings::default());
+    }
+
+    #[test]
+    fn a_clock_is_no_sample() {
+        let text = format!("{TEXT}probe_clock 1795899726.5\nprobe_times_count 8\n");
+        let page = Page::parse(&text);
+        assert_eq!((page.clock(), page.len()), (Some(1_795_899_726.5), 3));
+        assert_eq!(compare(&page, &right()), [""; 0]);
     }
 
     #[test]
@@ -295,6 +321,20 @@ mod tests {
             (late.wrong, late.fell.len()),
             (expected.map(str::to_owned).into(), 2)
         );
+    }
+
+    #[test]
+    fn a_page_that_took_long_may_be_as_new_as_its_end() {
+        let (mut checker, begun) = (PageChecker::new(MAX_LAG), Instant::now());
+        let at = |seconds| begun + Duration::from_secs(seconds);
+        let lower = Page::parse(&TEXT.replace(" 7", " 6"));
+        let most = right();
+        assert_eq!(
+            checker.take(Page::parse(TEXT), (at(0), at(4)), &most).wrong,
+            [""; 0]
+        );
+        assert_eq!(checker.take(lower.clone(), (at(5), at(5)), &most).wrong, [""; 0]);
+        assert_eq!(checker.take(lower, (at(7), at(7)), &most).wrong.len(), 1);
     }
 
     #[test]

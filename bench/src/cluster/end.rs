@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use super::broker::Broker;
 use super::check::compare;
 use super::fleet::AgentAct;
+use super::producer::PROBE_SERIES;
 use super::reader::page;
 use super::replica::Replica;
 use super::{Cluster, REPLICAS};
@@ -79,10 +80,11 @@ impl Cluster {
 
     /// The senders of the agents refuse nothing, and keep nothing.
     pub(super) fn check_senders(&self) {
-        let wrong = self.fleet.model.lock().sent().wrong;
-        if wrong > 0 {
+        let sent = self.fleet.model.lock().sent();
+        if sent.refused > 0 || sent.waiting > 0 {
             self.violations.add(format!(
-                "the senders count {wrong} series that were refused, and pages that wait"
+                "the senders have refused {} series, and ended with {} pages that wait (logs: agents.log)",
+                sent.refused, sent.waiting
             ));
         }
     }
@@ -136,7 +138,7 @@ impl Cluster {
     /// The replicas refuse nothing, and know all series and agents.
     fn check_own_metrics(&mut self) -> Result<(), BenchError> {
         let model = self.fleet.model.lock();
-        let series = model.series();
+        let series = model.series() + PROBE_SERIES;
         drop(model);
         for replica in &mut self.replicas {
             self.violations

@@ -10,7 +10,7 @@ use super::Cluster;
 use super::faults::{Event, FaultInjector};
 use super::fleet::AgentAct;
 use super::member::Member;
-use super::options::Options;
+use super::options::{EngineChoice, Options};
 use super::prometheus::Resets;
 use super::reader::ReadResult;
 use super::rows::ROWS;
@@ -158,6 +158,21 @@ impl Figures {
         );
     }
 
+    /// What a write to the disk took before the run.
+    pub(super) fn add_write(&mut self, write: Duration, options: &Options) {
+        let milliseconds = write.as_secs_f64() * 1e3;
+        let waits = match (&options.engine, options.syncs) {
+            (EngineChoice::Nats(_), true) => "for each message",
+            (EngineChoice::Nats(_), false) => "every 2 min",
+            _ => "by the engine",
+        };
+        self.add(
+            "a write to the disk before the run; servers write",
+            format!("{milliseconds:.2} ms; {waits}"),
+            &[("disk_write_seconds", json!(write.as_secs_f64()))],
+        );
+    }
+
     /// What is known when replicas have been killed for the last time.
     pub(super) fn add_end(&mut self, cluster: &Cluster, samples: usize) {
         self.add(
@@ -221,6 +236,24 @@ impl Figures {
                 ],
             );
         }
+    }
+
+    /// The ages of the composite.
+    pub(super) fn add_composites(&mut self, read: &ReadResult) {
+        if read.composite_ages.is_empty() {
+            return;
+        }
+        let ages = Samples::new(read.composite_ages.iter().copied());
+        let ([p50, p99], max) = ([0.5, 0.99].map(|q| ages.quantile(q)), ages.max());
+        self.add(
+            "age of what a composite of 10 s shows: p50, p99, max",
+            format!("{p50:.2}, {p99:.2}, {max:.2} s"),
+            &[
+                ("composite_age_p50_seconds", json!(p50)),
+                ("composite_age_p99_seconds", json!(p99)),
+                ("composite_age_max_seconds", json!(max)),
+            ],
+        );
     }
 
     /// The resets that a Prometheus saw.

@@ -34,7 +34,7 @@ use std::net::TcpListener;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use self::broker::Broker;
+use self::broker::{Broker, write_time};
 use self::check::Violations;
 use self::faults::FaultInjector;
 use self::figures::Figures;
@@ -102,6 +102,7 @@ pub(crate) fn run(binary: &Path, output: &Path, arguments: &[&str]) -> Result<()
 }
 
 fn run_with(agents: usize, binary: &Path, logs: &Path, options: &Options) -> Result<RunResult, BenchError> {
+    let write = write_time(logs)?;
     let mut cluster = Cluster::start(agents, binary, logs, options)?;
     let reader = RoundRobin::start(
         cluster.pages(),
@@ -118,13 +119,16 @@ fn run_with(agents: usize, binary: &Path, logs: &Path, options: &Options) -> Res
     let ran = begun.elapsed();
     reader.quiet();
     let mut figures = Figures::of(&cluster, options, ran, &faults);
+    figures.add_write(write, options);
     faults.end(&mut cluster)?;
     std::fs::write(logs.join("agents.log"), cluster.fleet.model.lock().log())?;
     cluster.check_end()?;
     let samples = cluster.samples();
     cluster.check_after_goodbyes()?;
     figures.add_end(&cluster, samples);
-    figures.add_read(&reader.end()?);
+    let read = reader.end()?;
+    figures.add_read(&read);
+    figures.add_composites(&read);
     if let Some(prometheus) = &cluster.prometheus {
         figures.add_resets(&prometheus.check(&cluster.violations)?);
     }
@@ -152,7 +156,13 @@ impl Network {
         let ports = ports.collect::<Result<Vec<u16>, BenchError>>()?;
         let (brokers, upstreams, of_producers, of_replicas) = match &options.engine {
             EngineChoice::Nats(server) => {
-                let brokers = Broker::nats(server, options.servers, agents * options.gpus, logs)?;
+                let brokers = Broker::nats(
+                    server,
+                    options.servers,
+                    agents * options.gpus,
+                    options.syncs,
+                    logs,
+                )?;
                 let servers: Vec<_> = brokers.iter().map(|broker| broker.port).collect();
                 // A replica has one server, which may be another than that of its peer.
                 let upstreams = servers.iter().copied().cycle().take(REPLICAS).collect();

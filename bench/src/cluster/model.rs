@@ -55,8 +55,10 @@ pub(super) struct SentTotals {
     pub(super) failed: u64,
     pub(super) late: u64,
     pub(super) bytes: u64,
-    /// Series that were refused, not valid or too large, and pages that waited at the end.
-    pub(super) wrong: u64,
+    /// Series that were refused, not valid or too large.
+    pub(super) refused: u64,
+    /// Pages that waited when a run ended that had said all.
+    pub(super) waiting: u64,
 }
 
 impl SentTotals {
@@ -66,7 +68,7 @@ impl SentTotals {
         self.failed += stats.failed;
         self.late += stats.late;
         self.bytes += stats.bytes;
-        self.wrong += stats.refused + stats.invalid + stats.too_large;
+        self.refused += stats.refused + stats.invalid + stats.too_large;
     }
 }
 
@@ -156,7 +158,7 @@ impl Model {
         }
         self.sent.add(stats);
         if has_settled {
-            self.sent.wrong += stats.waiting as u64;
+            self.sent.waiting += stats.waiting as u64;
         }
     }
 

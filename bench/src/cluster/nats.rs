@@ -25,7 +25,8 @@ const FILLERS: [usize; 3] = [512 << 10, 16 << 10, 64];
 const FILLER: &str = "filler";
 const REPLY: &str = "filler-reply";
 
-/// Writes the configuration of a server. It writes to disk before it acknowledges, so it loses nothing when it is killed.
+/// Writes the configuration of a server. `syncs`: it writes to disk before it acknowledges. Otherwise, it hands its messages
+/// to the kernel and writes every 2 minutes, which is the default of NATS. A killed process loses nothing in both cases.
 ///
 /// `routes`: the port of each server for the others, of which the server has the one with its number. A client reaches only
 /// the servers of its own configuration, because the servers do not advertise each other.
@@ -34,11 +35,13 @@ pub(super) fn configure(
     port: u16,
     (number, routes): (usize, &[u16]),
     agents: usize,
+    syncs: bool,
 ) -> Result<(), BenchError> {
+    let sync = if syncs { "always" } else { "\"2m\"" };
     let mut text = format!(
         "listen: \"127.0.0.1:{port}\"
 server_name: server-{number}
-jetstream {{ store_dir: \"{}\", sync_interval: always, max_file_store: {} }}
+jetstream {{ store_dir: \"{}\", sync_interval: {sync}, max_file_store: {} }}
 ",
         files(data).display(),
         STORE_BYTES + agents * AGENT_BYTES

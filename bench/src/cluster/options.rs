@@ -55,6 +55,8 @@ pub(super) struct Options {
     pub(super) engine: EngineChoice,
     /// The number of NATS servers. Each has a copy of all.
     pub(super) servers: usize,
+    /// Whether NATS servers write to the disk before they acknowledge.
+    pub(super) syncs: bool,
     pub(super) seed: u64,
     /// The interval of the pages.
     pub(super) interval: Duration,
@@ -76,6 +78,7 @@ struct Values<'a> {
     agents: Vec<usize>,
     engine: &'a str,
     servers: usize,
+    syncs: bool,
     seed: Option<u64>,
     interval: Duration,
     updates: Option<Duration>,
@@ -123,11 +126,15 @@ impl Options {
         if !(1..=most).contains(&values.servers) {
             return Err(format!("--servers wants a number from 1 to {most} with this engine").into());
         }
+        if !values.syncs && !matches!(engine, EngineChoice::Nats(_)) {
+            return Err("--no-sync wants `--engine nats`".into());
+        }
         Ok(Self {
             time: Duration::try_from_secs_f64(values.minutes * 60.0)?,
             agents: values.agents,
             faults: faults(values.faults, &engine, values.servers)?,
             servers: values.servers,
+            syncs: values.syncs,
             engine,
             seed: values.seed.unwrap_or_else(new_seed),
             interval: values.interval,
@@ -146,6 +153,7 @@ impl<'a> Values<'a> {
             agents: vec![AGENTS],
             engine: "nats",
             servers: 1,
+            syncs: true,
             seed: None,
             interval: INTERVAL,
             updates: None,
@@ -171,6 +179,7 @@ impl<'a> Values<'a> {
                 }
                 "--engine" => values.engine = value()?,
                 "--servers" => values.servers = value()?.parse()?,
+                "--no-sync" => values.syncs = false,
                 "--seed" => values.seed = Some(value()?.parse()?),
                 "--interval" => values.interval = seconds(value()?)?,
                 "--updates" => values.updates = Some(seconds(value()?)?),
@@ -244,6 +253,7 @@ mod tests {
             agents: vec![7],
             engine: EngineChoice::Nats("nats".into()),
             servers: 1,
+            syncs: true,
             seed: 3,
             interval: INTERVAL,
             updates: INTERVAL,
@@ -267,6 +277,7 @@ mod tests {
             &["--interval", "2", "--updates", "1"],
             &["--gpus", "9"],
             &["--engine", "direct", "--servers", "3"],
+            &["--engine", "direct", "--no-sync"],
             &["--server", "nats", "--servers", "6"],
             &["--server", "nats", "--servers", "3", "--faults", "full"],
             &["--seed"],

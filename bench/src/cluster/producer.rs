@@ -7,7 +7,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use parking_lot::Mutex;
 use tempfile::TempDir;
@@ -27,12 +27,21 @@ const INTERVAL: Duration = Duration::from_secs(1);
 const START: Duration = Duration::from_secs(30);
 const PAUSE: Duration = Duration::from_millis(20);
 
+/// The begin of the names that are not in the model, and the number of their series: the times at which the gateway counts.
+pub(super) const PROBES: &str = "probe_";
+pub(super) const PROBE_SERIES: usize = 1;
+
+/// The composite of these times: the last one within [`WINDOW`], in seconds since 1970. `CONFIG` and the replicas declare it.
+pub(super) const CLOCK: &str = "probe_clock";
+pub(super) const WINDOW: Duration = Duration::from_secs(10);
+
 const CONFIG: &str = r#"
 extensions:
   cluster: {name: CLUSTER, engine: ENGINE}
 receivers:
   uds: {datagram: {path: "SOCKET"}}
 processors:
+  composite: {composites: [{name: probe_clock, metric: probe_times, function: max, window: 10s}]}
   aggregate: {rules: [{match: {name: "real_*"}, by: []}]}
 exporters:
   partials: {cluster: cluster, producer: gateway, interval: 1s}
@@ -40,7 +49,7 @@ service:
   extensions: [cluster]
   telemetry: {logs: {level: warn}, metrics: {level: none}}
   pipelines:
-    metrics: {receivers: [uds], processors: [aggregate], exporters: [partials]}
+    metrics: {receivers: [uds], processors: [composite, aggregate], exporters: [partials]}
 "#;
 
 /// The gateway, and the thread that counts.
@@ -109,6 +118,11 @@ fn connect(socket: &Path) -> Result<UnixDatagram, BenchError> {
     Ok(sender)
 }
 
+/// A time in seconds since 1970.
+pub(super) fn unix_seconds(time: SystemTime) -> f64 {
+    time.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64()
+}
+
 /// Counts once a second. The model knows it first.
 fn count(sender: &UnixDatagram, model: &Mutex<Model>, over: &AtomicBool) -> std::io::Result<()> {
     for round in 1.. {
@@ -123,7 +137,8 @@ fn count(sender: &UnixDatagram, model: &Mutex<Model>, over: &AtomicBool) -> std:
             lines.push_str(&format!("real_{number}:{amount}|c\n"));
         }
         drop(model);
-        sender.send(lines.trim_end().as_bytes())?;
+        lines.push_str(&format!("probe_times:{:.3}|h", unix_seconds(SystemTime::now())));
+        sender.send(lines.as_bytes())?;
         std::thread::sleep(INTERVAL);
     }
     Ok(())

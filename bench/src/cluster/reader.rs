@@ -5,12 +5,13 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use parking_lot::Mutex;
 
 use super::check::{Page, PageChecker, Violations};
 use super::model::Model;
+use super::producer::{WINDOW, unix_seconds};
 use super::replica::MAX_LAG;
 use crate::BenchError;
 use crate::http::Scraper;
@@ -20,6 +21,9 @@ const INTERVAL: Duration = Duration::from_secs(1);
 
 /// A replica notices its lag this late, and an answer takes time.
 const TOLERANCE: Duration = Duration::from_millis(300);
+
+/// The parts of the window of a composite.
+const SUB_WINDOW: Duration = Duration::from_secs(1);
 
 /// The results of all asks.
 #[derive(Clone, Debug, Default)]
@@ -37,6 +41,8 @@ pub(super) struct ReadResult {
     pub(super) lower: u64,
     /// Ages of the newest update that is shown, in seconds, of each agent on each page.
     pub(super) staleness: Vec<f64>,
+    /// Ages of the newest observation in the composite of a page, in seconds.
+    pub(super) composite_ages: Vec<f64>,
     highest_age: f64,
     /// The agent with the highest age.
     pub(super) stalest: String,
@@ -134,12 +140,14 @@ impl RoundRobinState {
     }
 
     fn take(&mut self, page: Page, number: usize, asked: Instant) {
-        let now = Instant::now();
+        let (now, wall) = (Instant::now(), SystemTime::now());
         let model = self.model.lock();
         let most = model.totals();
         let ages = model.staleness(|sample| page.value(sample), now);
         drop(model);
-        let found = self.checker.take(page, asked, &most);
+        let composite_age = page.clock().map(|shown| unix_seconds(wall) - shown);
+        self.check_composite(composite_age, number, now.saturating_duration_since(asked));
+        let found = self.checker.take(page, (asked, now), &most);
         let seconds = self.begun.elapsed().as_secs_f64();
         let check = format!("a page of replica-{number} after {seconds:.1} s");
         self.violations.add_all(&check, &found.wrong);
@@ -149,6 +157,21 @@ impl RoundRobinState {
         if !self.is_quiet.load(Relaxed) {
             self.result.longest_gap = self.result.longest_gap.max(gap);
             self.note_ages(&ages);
+        }
+    }
+
+    /// A composite shows nothing that has left its window, also on a page that took long. `age`: of its newest observation.
+    fn check_composite(&mut self, age: Option<f64>, number: usize, took: Duration) {
+        let Some(age) = age else { return };
+        let most = WINDOW + SUB_WINDOW + MAX_LAG + took + 3 * TOLERANCE;
+        if age > most.as_secs_f64() {
+            let seconds = self.begun.elapsed().as_secs_f64();
+            self.violations.add(format!(
+                "a page of replica-{number} after {seconds:.1} s: the composite is {age:.1} s old"
+            ));
+        }
+        if !self.is_quiet.load(Relaxed) {
+            self.result.composite_ages.push(age);
         }
     }
 

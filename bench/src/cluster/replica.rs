@@ -45,7 +45,11 @@ extensions:
   cluster: {name: CLUSTER, engine: ENGINE}
   admin: {endpoint: "127.0.0.1:ADMIN"}
 receivers:
-  partials: {cluster: cluster, max_lag: LAG, max_producers: 30000}
+  partials:
+    cluster: cluster
+    max_lag: LAG
+    max_producers: 30000
+    composites: [{name: probe_clock, metric: probe_times, function: max, window: 10s}]
 exporters:
   prometheus: {endpoint: "127.0.0.1:PAGE"}
 service:

@@ -37,6 +37,7 @@ pub(super) struct ReportHead {
     /// Between two counts, in seconds.
     updates: f64,
     gpus: usize,
+    syncs: bool,
     build: String,
     has_faults: bool,
     publish: Option<String>,
@@ -56,6 +57,7 @@ impl ReportHead {
             interval: options.interval.as_secs_f64(),
             updates: options.updates.as_secs_f64(),
             gpus: options.gpus,
+            syncs: options.syncs,
             build: folder.unwrap_or_default().to_string_lossy().into_owned(),
             has_faults: !options.faults.is_empty(),
             publish: options.publish.clone(),
@@ -73,6 +75,9 @@ impl ReportHead {
         }
         if self.gpus != 1 {
             name += &format!("-{}gpus", self.gpus);
+        }
+        if !self.syncs {
+            name += "-no-sync";
         }
         if self.has_faults {
             name += "-faults";
@@ -229,6 +234,7 @@ mod tests {
             interval: 1.0,
             updates: 1.0,
             gpus: 1,
+            syncs: true,
             build: "debug".to_owned(),
             has_faults: true,
             publish: None,
@@ -249,6 +255,11 @@ mod tests {
             ..calm.clone()
         };
         assert_eq!(large.section(), "cluster/nats-counts-10s-8gpus");
+        let lazy = ReportHead {
+            syncs: false,
+            ..calm.clone()
+        };
+        assert_eq!(lazy.section(), "cluster/nats-no-sync");
         let fast = ReportHead {
             interval: 0.2,
             updates: 0.2,

@@ -42,10 +42,9 @@ pub struct Problem {
     pub message: String,
     /// How to put it right.
     pub help: Option<String>,
+    /// The fact behind a warning that causes errors of the same option. They say it instead of the warning.
+    cause: Option<String>,
 }
-
-/// The end of a warning about an unset variable.
-pub(super) const NOTHING_INSTEAD: &str = "; nothing stands in its place";
 
 /// The problems found so far, together with the texts that they point into.
 ///
@@ -200,19 +199,13 @@ impl Problems {
 
     /// Adds the warnings about unset variables of an option to its error: they are the cause.
     fn join_unset(&mut self, error: &mut Problem) {
-        let is_cause = |known: &Problem| {
-            known.severity == Severity::Warning
-                && known.path == error.path
-                && known.message.ends_with(NOTHING_INSTEAD)
-        };
-        let mut causes = Vec::new();
+        let path = error.path.clone();
+        let is_cause = |known: &Problem| known.cause.is_some() && known.path == path;
         while let Some(at) = self.list.iter().position(is_cause) {
-            causes.push(self.list.remove(at));
-        }
-        for cause in causes {
-            let fact = cause.message.trim_end_matches(NOTHING_INSTEAD);
+            let known = self.list.remove(at);
+            let fact = known.cause.unwrap_or_default();
             error.message = format!("{}; {fact}", error.message);
-            error.help = error.help.take().or(cause.help);
+            error.help = error.help.take().or(known.help);
         }
     }
 }
@@ -232,21 +225,29 @@ impl At<'_> {
 
     /// Reports an error.
     pub fn error(self, message: impl Into<String>) {
-        self.report(Severity::Error, message.into());
+        self.report(Severity::Error, message.into(), None);
     }
 
     /// Reports a warning.
     pub fn warning(self, message: impl Into<String>) {
-        self.report(Severity::Warning, message.into());
+        self.report(Severity::Warning, message.into(), None);
     }
 
-    fn report(self, severity: Severity, message: String) {
+    /// Reports a variable without a value: a warning, and the cause of errors of the same option.
+    pub(super) fn unset(self, variable: &str) {
+        let fact = format!("environment variable {variable} is not set");
+        let message = format!("{fact}; nothing stands in its place");
+        self.report(Severity::Warning, message, Some(fact));
+    }
+
+    fn report(self, severity: Severity, message: String, cause: Option<String>) {
         self.cx.push(Problem {
             severity,
             span: self.span,
             path: self.path,
             message,
             help: self.help,
+            cause,
         });
     }
 }

@@ -8,7 +8,7 @@ use std::io::Read;
 use std::path::Path as FilePath;
 
 use super::node::{Node, NodeValue, Origin};
-use super::problems::{NOTHING_INSTEAD, Problems};
+use super::problems::Problems;
 use super::source::Span;
 use super::yaml::{self, MAX_DEPTH};
 
@@ -201,7 +201,7 @@ impl Expander<'_> {
             (None, None) => {
                 self.at_reference(node, body)
                     .help(format!("set it, or write `${{env:{name}:-default}}`"))
-                    .warning(format!("environment variable {name} is not set{NOTHING_INSTEAD}"));
+                    .unset(&name);
                 Ok(None)
             }
         }

@@ -3,6 +3,7 @@
 //! Reads: a consumer begins with the last message of each subject. The engine asks for a batch at a time, so a slow state
 //! machine slows its own reads only.
 
+mod goals;
 mod repair;
 mod subjects;
 
@@ -19,6 +20,7 @@ use tidegate_cluster::{CallId, ReadScope, StoreError, StoreEvent, StoreReply};
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep_until};
 
+use self::goals::{GoalProgress, MAX_ANSWER_AGE, ReadGoals};
 use self::subjects::SubjectCheck;
 use crate::codec::NatsMessage;
 use crate::link::NatsLink;
@@ -37,13 +39,6 @@ const BATCH_TIME: Duration = Duration::from_secs(1);
 
 /// A server that has not ended a batch after this time does not answer.
 const MAX_BATCH_TIME: Duration = Duration::from_secs(4);
-
-/// The time between two goals.
-const GOAL_INTERVAL: Duration = Duration::from_millis(900);
-
-/// An answer that was asked for longer ago says nothing of what is pending now. The process was suspended, or the network
-/// is slow.
-const MAX_ANSWER_AGE: Duration = Duration::from_millis(1500);
 
 /// The server removes a consumer that asks for nothing for this long: the state machine is that slow, or gone.
 const INACTIVE_THRESHOLD: Duration = Duration::from_mins(5);
@@ -125,47 +120,16 @@ struct BatchReader<'a> {
     batch: usize,
     /// The messages that the consumer has given. It counts them too.
     given: u64,
-    goal: ReadGoal,
+    goals: ReadGoals,
+    /// When it began. Each message that it gives was the newest one of its subject then, or is newer.
+    begun: Instant,
     subjects: SubjectCheck,
     /// The list of subjects that was asked for.
     listing: Option<BoxFuture<'a, Result<SubjectList, String>>>,
 }
 
-/// The subjects that there are, and the time as of which a read that has given all of them is current.
+/// The subjects that there are, and when the read began.
 type SubjectList = (Vec<String>, Instant);
-
-/// What was pending at one moment. A read that has given that much is current as of then. What is pending now need not be
-/// zero at any time where many write.
-struct ReadGoal {
-    /// The last of the messages that the consumer has to give.
-    last: u64,
-    /// When the answer with this number was asked for.
-    asked: Instant,
-    is_reached: bool,
-}
-
-impl ReadGoal {
-    fn new(last: u64, asked: Instant) -> Self {
-        Self {
-            last,
-            asked,
-            is_reached: false,
-        }
-    }
-
-    /// Whether another goal is due: this one is reached, or too old to be useful.
-    fn is_over(&self, asked: Instant) -> bool {
-        let age = asked.saturating_duration_since(self.asked);
-        age > MAX_ANSWER_AGE || (self.is_reached && age >= GOAL_INTERVAL)
-    }
-
-    /// Notes the number of messages that were given. Whether that makes the read current.
-    fn reach(&mut self, given: u64, now: Instant) -> bool {
-        let is_new = !self.is_reached && given >= self.last;
-        self.is_reached |= is_new;
-        is_new && now.duration_since(self.asked) <= MAX_ANSWER_AGE
-    }
-}
 
 impl<'a> BatchReader<'a> {
     fn new(
@@ -174,7 +138,7 @@ impl<'a> BatchReader<'a> {
         events: &'a mpsc::Sender<StoreEvent>,
         (id, scope): (CallId, ReadScope),
         consumer: &'a Consumer<pull::Config>,
-        asked: Instant,
+        begun: Instant,
     ) -> Self {
         let batch = MAX_BATCH_BYTES / link.connection.client.max_payload().max(1);
         Self {
@@ -186,7 +150,8 @@ impl<'a> BatchReader<'a> {
             consumer,
             batch: batch.clamp(1, MAX_BATCH),
             given: 0,
-            goal: ReadGoal::new(consumer.cached_info().num_pending, asked),
+            goals: ReadGoals::new(consumer.cached_info().num_pending, begun),
+            begun,
             subjects: SubjectCheck::default(),
             listing: None,
         }
@@ -240,8 +205,8 @@ impl<'a> BatchReader<'a> {
                 }
                 Some(list) = OptionFuture::from(self.listing.as_mut()) => {
                     self.listing = None;
-                    let (list, asked) = list?;
-                    self.subjects.list(list, asked);
+                    let (list, begun) = list?;
+                    self.subjects.list(list, begun);
                     self.report();
                     if self.is_over() {
                         return Ok(());
@@ -250,17 +215,24 @@ impl<'a> BatchReader<'a> {
             }
         }
         if received < self.batch {
-            self.set_goal().await?;
+            self.set_goals().await?;
         }
         Ok(())
     }
 
-    /// The server ends a batch also if it is too slow to fill it, so it has to say what is pending.
-    async fn set_goal(&mut self) -> Result<(), String> {
-        let asked = Instant::now();
-        let info = self.consumer.get_info().await;
-        let info = info.map_err(|error| format!("can't ask what is pending: {error}"))?;
-        self.goal = ReadGoal::new(info.delivered.consumer_sequence + info.num_pending, asked);
+    /// The server ends a batch also if it is too slow to fill it, so it has to say what is pending. Two answers are a pair.
+    async fn set_goals(&mut self) -> Result<(), String> {
+        for _ in 0..2 {
+            let asked = Instant::now();
+            let info = self.consumer.get_info().await;
+            let info = info.map_err(|error| format!("can't ask what is pending: {error}"))?;
+            self.goals
+                .set(info.delivered.consumer_sequence + info.num_pending, asked);
+            self.report();
+            if !self.goals.is_reached() {
+                break;
+            }
+        }
         Ok(())
     }
 
@@ -272,12 +244,7 @@ impl<'a> BatchReader<'a> {
             return Err("the server has left out messages of a read".to_owned());
         }
         self.given = info.consumer_sequence;
-        let last = self.given + info.pending;
-        if self.goal.is_over(asked) {
-            self.goal = ReadGoal::new(last, asked);
-        }
-        // The stream has removed some that were pending: there are newer ones of their subjects.
-        self.goal.last = self.goal.last.min(last);
+        self.goals.offer(self.given + info.pending, asked);
         self.subjects.give(&message.subject);
         let stored = self.shared.receive(NatsMessage {
             subject: &message.subject,
@@ -291,13 +258,16 @@ impl<'a> BatchReader<'a> {
 
     /// Says that the read is current. While the state machine is slow, it does without.
     fn report(&mut self) {
-        let is_reached = self.goal.reach(self.given, Instant::now());
+        let progress = self.goals.reach(self.given, Instant::now());
+        let is_reached = progress != GoalProgress::Waiting;
         if is_reached && !self.subjects.is_complete() && self.listing.is_none() {
             let filter = subject_filter(&self.shared.cluster, self.scope);
-            self.listing = Some(list_subjects(self.stream, filter, self.goal.asked).boxed());
+            self.listing = Some(list_subjects(self.stream, filter, self.begun).boxed());
         }
+        // A short read has all that there was at its begin.
         let is_listed = self.subjects.take_listed(Instant::now(), MAX_ANSWER_AGE);
-        let is_current = (is_reached && self.subjects.is_complete()) || is_listed;
+        let is_pair = progress == GoalProgress::Current && self.subjects.is_complete();
+        let is_current = is_pair || is_listed;
         if is_current && self.scope == ReadScope::Everything {
             self.shared.reads.note_current();
             let _ = self.events.try_send(StoreEvent::Current(self.id));
@@ -306,37 +276,10 @@ impl<'a> BatchReader<'a> {
 }
 
 /// Asks which subjects there are. A purge may remove some of a list, so each goal has a list of its own.
-async fn list_subjects(stream: &Stream<()>, filter: String, asked: Instant) -> Result<SubjectList, String> {
+async fn list_subjects(stream: &Stream<()>, filter: String, begun: Instant) -> Result<SubjectList, String> {
     let describe = |error: &dyn Display| format!("can't list the subjects: {error}");
     let subjects = stream.info_with_subjects(filter).await;
     let subjects = subjects.map_err(|error| describe(&error))?;
     let subjects = subjects.map_ok(|(subject, _)| subject).try_collect();
-    Ok((subjects.await.map_err(|error| describe(&error))?, asked))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_read_is_current_when_it_has_given_what_recently_was_pending() {
-        let asked = Instant::now();
-        let (soon, late) = (asked + Duration::from_millis(500), asked + Duration::from_secs(4));
-        let mut goal = ReadGoal::new(3, asked);
-        assert!(!goal.reach(2, soon));
-        assert!(goal.reach(3, soon));
-        assert!(!goal.reach(4, soon), "it is said once");
-        // The process was suspended: the answer waited in a buffer.
-        assert!(!ReadGoal::new(3, asked).reach(3, late));
-    }
-
-    #[test]
-    fn a_goal_is_kept_until_it_is_reached_or_too_old() {
-        let asked = Instant::now();
-        let (soon, late) = (asked + GOAL_INTERVAL, asked + 2 * MAX_ANSWER_AGE);
-        let mut goal = ReadGoal::new(3, asked);
-        assert!(!goal.is_over(soon) && goal.is_over(late));
-        goal.reach(3, soon);
-        assert!(!goal.is_over(asked) && goal.is_over(soon));
-    }
+    Ok((subjects.await.map_err(|error| describe(&error))?, begun))
 }

@@ -14,6 +14,7 @@ pub mod labels;
 pub mod model;
 pub mod name;
 pub mod recorded;
+pub mod relabel;
 pub mod remote;
 pub mod render;
 pub mod scrape;

@@ -130,3 +130,54 @@ impl ActiveAlert {
         self.resolved_at.is_some_and(|resolved| resolved > sent) || at - sent > resend_delay
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MINUTE: Millis = 60_000;
+
+    /// The terms of an alert that is pending for this time.
+    fn terms(hold: Millis) -> AlertTerms {
+        AlertTerms {
+            hold,
+            ..AlertTerms::default()
+        }
+    }
+
+    fn pending() -> ActiveAlert {
+        ActiveAlert::pending(Labels::default(), Labels::default(), 1.0, 0)
+    }
+
+    #[test]
+    fn firing_and_resolved_alerts_are_due_again_after_the_delay() {
+        let (mut alert, terms) = (pending(), terms(0));
+        assert!(!alert.is_due(0, MINUTE), "it is pending");
+        alert.step(Presence::Present, 0, &terms);
+        assert!(alert.is_due(0, MINUTE));
+        alert.last_sent_at = Some(0);
+        assert!(!alert.is_due(MINUTE, MINUTE));
+        assert!(alert.is_due(MINUTE + 1, MINUTE));
+        alert.last_sent_at = Some(MINUTE + 1);
+        alert.step(Presence::Absent, MINUTE + 2, &terms);
+        assert_eq!(alert.state, AlertState::Inactive);
+        assert!(alert.is_due(MINUTE + 2, MINUTE), "the end is sent at once");
+        alert.last_sent_at = Some(MINUTE + 2);
+        assert!(!alert.is_due(2 * MINUTE + 2, MINUTE));
+        assert!(alert.is_due(2 * MINUTE + 3, MINUTE));
+    }
+
+    #[test]
+    fn an_alert_of_silent_sources_stays_as_it_is() {
+        let terms = terms(MINUTE);
+        let mut alert = pending();
+        assert!(alert.step(Presence::Unknown, 2 * MINUTE, &terms));
+        assert_eq!(alert.state, AlertState::Pending, "only its series makes it fire");
+        assert!(!alert.step(Presence::Absent, 3 * MINUTE, &terms), "it has ended");
+        let mut alert = pending();
+        alert.step(Presence::Present, MINUTE, &terms);
+        assert!(alert.step(Presence::Unknown, 60 * MINUTE, &terms));
+        assert_eq!(alert.state, AlertState::Firing);
+        assert_eq!(alert.resolved_at, None);
+    }
+}

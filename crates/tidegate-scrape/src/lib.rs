@@ -20,7 +20,6 @@ mod limiter;
 mod metrics;
 mod operator;
 mod pool;
-pub mod relabel;
 mod report;
 mod scrape;
 mod target;
@@ -47,6 +46,7 @@ use tidegate_pipeline::component::{
     ComponentError, ConfigType, Context, Factory, Lifecycle, Receiver, ReceiverContext, ReceiverFactory,
     Stability,
 };
+use tidegate_prometheus::relabel;
 
 /// The factory of `prometheus`.
 pub static FACTORY: ReceiverFactory = Factory {

@@ -11,11 +11,10 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::mpsc;
 use std::time::{Duration, UNIX_EPOCH};
 
-use super::check::check;
+use super::check::{Exported, check};
 use super::file::{Expectation, Located, TestCase, TestFile, TestInput};
 use super::gateway::{TestClock, TestGateway, complete, drain, load_config, nanos, storage_overrides};
 use super::input::{TestData, TestSenders, arrivals};
-use crate::batch::Payload;
 use crate::config::Problems;
 
 /// The longest test, in virtual time.
@@ -91,7 +90,7 @@ async fn run_held(file: &LoadedTests, case: &TestCase, notes: &mut BTreeSet<Stri
         file,
         clock: TestClock::begin(begin),
         senders: TestSenders::default(),
-        exported: Vec::new(),
+        exported: Exported::for_all(case.expect.iter().map(|one| &one.value)),
         directory: directory.0.clone(),
         problems: file.problems.clone(),
     };
@@ -114,7 +113,7 @@ struct CaseRun<'a> {
     file: &'a LoadedTests,
     clock: TestClock,
     senders: TestSenders,
-    exported: Vec<(String, Payload)>,
+    exported: Exported,
     directory: PathBuf,
     problems: Problems,
 }
@@ -159,10 +158,13 @@ impl CaseRun<'_> {
     }
 
     async fn advance(&mut self, gateway: &TestGateway, to: Duration) {
-        let senders = &self.senders;
-        let each_step = |now| senders.touch(now);
+        let (senders, exported) = (&self.senders, &mut self.exported);
+        let each_step = |now| {
+            senders.touch(now);
+            exported.take(gateway.stand_ins.take_exported());
+        };
         gateway.advance(&mut self.clock, to, each_step).await;
-        self.exported.extend(gateway.stand_ins.take_exported());
+        self.exported.take(gateway.stand_ins.take_exported());
     }
 
     /// Does what an input says.
@@ -176,7 +178,7 @@ impl CaseRun<'_> {
         if options.restart {
             let stand_ins = gateway.stand_ins.clone();
             gateway.stop(&self.clock).await?;
-            self.exported.extend(stand_ins.take_exported());
+            self.exported.take(stand_ins.take_exported());
             self.senders.disconnect();
             return self.start().await;
         }
@@ -224,7 +226,7 @@ impl CaseRun<'_> {
 
     async fn expect(&mut self, gateway: &TestGateway, expected: &Located<Expectation>) {
         drain().await;
-        self.exported.extend(gateway.stand_ins.take_exported());
+        self.exported.take(gateway.stand_ins.take_exported());
         if let Err(why) = check(&expected.value, gateway, &self.exported).await {
             expected.at(&mut self.problems).error(why);
         }

@@ -12,7 +12,7 @@ use tidegate_engine::{Table, UnixNanos};
 use crate::batch::{Batch, Payload, Signal};
 use crate::component::{
     ConfigType, Consumer, Entry, Exporter, ExporterContext, ExporterFactory, Factory, Flow, Ledger,
-    Lifecycle, Processor, ProcessorFactory, Receiver, ReceiverFactory, Refused, Shared, Stability,
+    Lifecycle, Processor, ProcessorFactory, Receiver, ReceiverFactory, Refused, Settings, Shared, Stability,
     TableHandle,
 };
 use crate::config::Node;
@@ -116,8 +116,8 @@ pub(super) fn replace(plan: &mut Plan) -> Vec<String> {
                 "processors::{id} passes data unchanged: it needs an API server"
             ));
         } else if planned.factory.kind == composite::FACTORY.kind {
-            let config: Arc<CompositeProcessorConfig> = planned.settings.get();
-            if has_webhook(&config) {
+            if let Some(silent) = without_webhooks(&planned.settings) {
+                planned.settings = silent;
                 notes.push(format!("processors::{id} sends no webhooks"));
             }
         }
@@ -125,9 +125,17 @@ pub(super) fn replace(plan: &mut Plan) -> Vec<String> {
     notes
 }
 
-fn has_webhook(config: &CompositeProcessorConfig) -> bool {
-    let mut thresholds = config.composites.iter().flat_map(|one| &one.thresholds);
-    thresholds.any(|threshold| threshold.webhook.is_some())
+/// The settings of a `composite` without its webhooks. `None`: it has none.
+fn without_webhooks(settings: &Settings) -> Option<Settings> {
+    let config: Arc<CompositeProcessorConfig> = settings.get();
+    let mut config = (*config).clone();
+    let mut has_any = false;
+    for composite in &mut config.composites {
+        for threshold in &mut composite.thresholds {
+            has_any |= threshold.webhook.take().is_some();
+        }
+    }
+    has_any.then(|| Settings::of(config))
 }
 
 /// Whether a job of a `prometheus` receiver changes or drops series that it scrapes.
@@ -337,5 +345,47 @@ impl Consumer for PassingProcessor {
 
     fn absorbs(&self) -> bool {
         self.next.absorbs()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::commands::load;
+    use crate::config::Loader;
+
+    #[test]
+    fn thresholds_stay_without_their_webhooks() {
+        let yaml = "yaml:
+receivers: {nop: {}}
+processors:
+  composite:
+    composites:
+      - name: recent
+        metric: hits
+        function: sum
+        window: 10s
+        thresholds: [{above: 1, webhook: {endpoint: \"http://127.0.0.1:1\"}}, {below: 0}]
+  composite/plain: {composites: [{name: plain, metric: hits, function: max}]}
+exporters: {nop: {}}
+service:
+  pipelines: {metrics: {receivers: [nop], processors: [composite, composite/plain], exporters: [nop]}}";
+        let loaded = load::load_from(Loader::default().config(yaml));
+        let mut plan = loaded.unwrap_or_else(|_| panic!("{yaml} should load")).plan;
+        assert_eq!(replace(&mut plan), ["processors::composite sends no webhooks"]);
+        let thresholds: Vec<_> = plan
+            .processors
+            .values()
+            .flat_map(|planned| {
+                let config: Arc<CompositeProcessorConfig> = planned.settings.get();
+                config
+                    .composites
+                    .iter()
+                    .flat_map(|one| one.thresholds.clone())
+                    .collect::<Vec<_>>()
+            })
+            .collect();
+        assert_eq!(thresholds.len(), 2);
+        assert!(thresholds.iter().all(|threshold| threshold.webhook.is_none()));
     }
 }

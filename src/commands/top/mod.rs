@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-//! `tidegate top`: the components of a running gateway, with their rates.
+//! `tidegate top`: the components or the edges of a running gateway, with their rates.
 
+mod edges;
 mod snapshot;
 #[cfg(test)]
 mod tests;
@@ -13,6 +14,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
 use tokio::time::{MissedTickBehavior, interval, timeout};
 
+use self::edges::edge_table;
 use self::snapshot::GraphSnapshot;
 use self::view::{SortColumn, table};
 use super::Failure;
@@ -22,7 +24,9 @@ use crate::print_line;
 
 /// Arguments of `tidegate top`.
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Keys: q quit, p pause, s sort column, arrows or j and k scroll")]
+#[command(
+    after_help = "Keys: q quit, p pause, e edges or components, s sort column, arrows or j and k scroll"
+)]
 pub struct TopArgs {
     /// Time between two readings, at least 100ms
     #[arg(long, default_value = "1s")]
@@ -30,6 +34,9 @@ pub struct TopArgs {
     /// Print one table after one interval, and exit
     #[arg(long)]
     once: bool,
+    /// Begin with the edges between components instead of the components
+    #[arg(long)]
+    edges: bool,
     #[command(flatten)]
     place: GatewayArgs,
 }
@@ -54,6 +61,7 @@ struct TopState {
     /// The reason why `now` is old.
     stale: Option<String>,
     is_paused: bool,
+    shows_edges: bool,
     sort: SortColumn,
     scroll: usize,
     last_key: u8,
@@ -167,6 +175,7 @@ impl TopState {
             received: Instant::now(),
             stale: None,
             is_paused: false,
+            shows_edges: args.edges,
             sort: SortColumn::default(),
             scroll: 0,
             last_key: 0,
@@ -189,6 +198,10 @@ impl TopState {
         let is_arrow = matches!(self.last_key, b'[' | b'O');
         match key {
             b'p' => self.is_paused = !self.is_paused,
+            b'e' => {
+                self.shows_edges = !self.shows_edges;
+                self.scroll = 0;
+            }
             b's' => self.sort = self.sort.next(),
             b'j' => self.scroll = self.scroll.saturating_add(1),
             b'k' => self.scroll = self.scroll.saturating_sub(1),
@@ -203,7 +216,11 @@ impl TopState {
     fn head(&self, width: usize) -> Vec<String> {
         let paused = if self.is_paused { "  paused" } else { "" };
         let every = humantime::format_duration(self.interval);
-        let first = format!("{}  every {every}  sort {:?}{paused}", self.endpoint, self.sort);
+        let edges = if self.shows_edges { "  edges" } else { "" };
+        let first = format!(
+            "{}  every {every}{edges}  sort {:?}{paused}",
+            self.endpoint, self.sort
+        );
         let summary = match &self.now {
             Some(now) => {
                 let cpu = now.cpu(self.before.as_ref());
@@ -223,7 +240,12 @@ impl TopState {
     }
 
     fn table(&self, width: usize) -> Vec<String> {
-        let groups = self.now.as_ref().map(|now| now.groups(self.before.as_ref()));
+        let before = self.before.as_ref();
+        if self.shows_edges {
+            let groups = self.now.as_ref().map(|now| now.edges(before));
+            return edge_table(&groups.unwrap_or_default(), self.sort, width);
+        }
+        let groups = self.now.as_ref().map(|now| now.groups(before));
         table(&groups.unwrap_or_default(), self.sort, width)
     }
 

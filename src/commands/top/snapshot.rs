@@ -6,6 +6,8 @@ use std::collections::HashMap;
 
 use serde_json::Value;
 
+use super::edges::{EdgeGroup, connect};
+
 /// A component in one pipeline: class, id, signal, and the pipeline of a processor.
 type TopKey = (String, String, String, String);
 
@@ -28,6 +30,8 @@ pub(super) struct GraphSnapshot {
 struct Counters {
     entered: u64,
     left: u64,
+    /// The items that left for the next components, without absorbed ones.
+    passed: u64,
     held: u64,
     /// In percent.
     fill: Option<f64>,
@@ -44,6 +48,9 @@ pub(super) struct TopRow {
     /// Items per second; `None` without an earlier answer of the same process.
     pub(super) entering: Option<f64>,
     pub(super) leaving: Option<f64>,
+    /// Items per second that leave for the next components, without absorbed ones.
+    pub(super) passing: Option<f64>,
+    pub(super) passed: u64,
     pub(super) total: u64,
     pub(super) held: u64,
     pub(super) fill: Option<f64>,
@@ -61,9 +68,20 @@ pub(super) struct TopGroup {
     pub(super) rows: Vec<TopRow>,
 }
 
+impl TopRow {
+    /// The fill in percent; `-` without a queue.
+    pub(super) fn shown_fill(&self) -> String {
+        self.fill
+            .map_or_else(|| "-".to_owned(), |fill| format!("{fill:.0}%"))
+    }
+}
+
 fn text(value: &Value) -> String {
     value.as_str().unwrap_or_default().to_owned()
 }
+
+/// The lists of a pipeline in data order.
+const LISTS: [&str; 3] = ["receivers", "processors", "exporters"];
 
 impl GraphSnapshot {
     pub(super) fn read(page: &Value) -> Self {
@@ -100,20 +118,33 @@ impl GraphSnapshot {
         let before = self.comparable(before);
         let group = |pipeline: &Value| {
             let id = text(&pipeline["id"]);
-            let rows = ["receivers", "processors", "exporters"]
-                .into_iter()
-                .flat_map(|list| {
-                    let names = pipeline[list].as_array().into_iter().flatten();
-                    names
-                        .filter_map(|name| self.row(list, &text(name), &id, before))
-                        .collect::<Vec<_>>()
-                });
             TopGroup {
-                rows: rows.collect(),
-                pipeline: id.clone(),
+                rows: LISTS.map(|list| self.rows(list, pipeline, before)).concat(),
+                pipeline: id,
             }
         };
         self.pipelines.iter().map(group).collect()
+    }
+
+    /// The edges of the pipelines with rates since `before`.
+    pub(super) fn edges(&self, before: Option<&Self>) -> Vec<EdgeGroup> {
+        let before = self.comparable(before);
+        let group = |pipeline: &Value| {
+            let [receivers, processors, exporters] = LISTS.map(|list| self.rows(list, pipeline, before));
+            EdgeGroup {
+                pipeline: text(&pipeline["id"]),
+                edges: connect(&receivers, &processors, &exporters),
+            }
+        };
+        self.pipelines.iter().map(group).collect()
+    }
+
+    /// The components of a list of a pipeline.
+    fn rows(&self, list: &str, pipeline: &Value, before: Option<&Self>) -> Vec<TopRow> {
+        let id = text(&pipeline["id"]);
+        let names = pipeline[list].as_array().into_iter().flatten();
+        let rows = names.filter_map(|name| self.row(list, &text(name), &id, before));
+        rows.collect()
     }
 
     fn row(&self, list: &str, id: &str, pipeline: &str, before: Option<&Self>) -> Option<TopRow> {
@@ -144,6 +175,8 @@ impl GraphSnapshot {
             id: id.to_owned(),
             entering: rate(|one| one.entered),
             leaving: rate(|one| one.left),
+            passing: rate(|one| one.passed),
+            passed: now.passed,
             total: now.entered,
             held: now.held,
             fill: now.fill,
@@ -168,6 +201,7 @@ impl Counters {
             return Self {
                 entered: left.saturating_add(lost),
                 left,
+                passed: left,
                 dropped,
                 ..Self::default()
             };
@@ -176,6 +210,7 @@ impl Counters {
         Self {
             entered: count("entered"),
             left: count("left").saturating_add(count("absorbed")),
+            passed: count("left"),
             held: count("held"),
             fill: fullest(&one["queue"]),
             latency: ["p50", "p99"].map(|name| one["latency"][name].as_f64()),

@@ -4,6 +4,7 @@
 
 use serde_json::{Value, json};
 
+use super::edges::edge_table;
 use super::snapshot::GraphSnapshot;
 use super::view::{SortColumn, table};
 use crate::commands::terminal::screen;
@@ -64,6 +65,77 @@ fn the_use_of_processors_is_a_difference_and_wide_tables_show_latencies() {
         "{lines:?}"
     );
     assert!(!table(&new.groups(None), SortColumn::Data, 125)[3].contains("ms"));
+}
+
+/// The same page with two receivers, and processors in the pipeline `logs/b`.
+fn page_of_edges(time: f64, items: u64) -> Value {
+    let mut page = page(time, "a", items, &ids(2));
+    page["pipelines"] = json!([
+        {"id": "logs/a", "receivers": ["otlp", "uds"], "processors": [], "exporters": ["file/0", "file/1"]},
+        {"id": "logs/b", "receivers": ["otlp"], "processors": ["filter", "batch"], "exporters": ["file/0", "file/1"]},
+    ]);
+    let processor = |id: &str, left: u64, absorbed: u64| {
+        json!({"class": "processor", "id": id, "pipeline": "logs/b", "signal": "logs", "entered": items,
+            "left": left, "absorbed": absorbed, "held": 0, "dropped": {"filtered": 7}, "queue": null})
+    };
+    let uds = json!({"class": "receiver", "id": "uds", "pipeline": null, "signal": "logs", "accepted": 5});
+    let components = page["components"].as_array_mut().unwrap();
+    components.extend([
+        uds,
+        processor("filter", items / 2, 1),
+        processor("batch", items / 4, 0),
+    ]);
+    page
+}
+
+#[test]
+fn edges_have_the_rate_of_their_source_and_the_queue_of_their_target() {
+    let old = GraphSnapshot::read(&page_of_edges(10.0, 100));
+    let new = GraphSnapshot::read(&page_of_edges(12.0, 300));
+    let lines = edge_table(&new.edges(Some(&old)), SortColumn::Data, 110);
+    let rows: Vec<_> = lines.iter().map(|line| cells(line)).collect();
+    let expected: &[&[&str]] = &[
+        &[
+            "FROM", "->", "TO", "ITEMS/S", "HELD", "FILL", "DROP/S", "DROPPED", "TOTAL",
+        ],
+        &["logs/a"],
+        &["otlp", "->", "file/0", "100", "0", "25%", "0", "1", "300"],
+        &["uds", "->", "file/0", "0", "0", "25%", "0", "1", "5"],
+        &["otlp", "->", "file/1", "100", "1", "25%", "0", "1", "300"],
+        &["uds", "->", "file/1", "0", "1", "25%", "0", "1", "5"],
+        &["logs/b"],
+        &["otlp", "->", "filter", "100", "0", "-", "0", "7", "300"],
+        &["filter", "->", "batch", "50", "0", "-", "0", "7", "150"],
+        &["batch", "->", "file/0", "25", "0", "25%", "0", "1", "75"],
+        &["batch", "->", "file/1", "25", "1", "25%", "0", "1", "75"],
+    ];
+    assert_eq!(rows, expected);
+    let sorted = edge_table(&new.edges(Some(&old)), SortColumn::Held, 110);
+    assert_eq!(cells(&sorted[2])[2], "file/1", "{sorted:?}");
+    assert_eq!(
+        cells(&edge_table(&new.edges(None), SortColumn::Data, 110)[2])[3],
+        "-"
+    );
+}
+
+#[test]
+fn edges_fit_every_width_and_80_columns_show_both_ends() {
+    let mut page = page_of_edges(12.0, 300);
+    let name = "otlphttp/vendor-of-a-long-name".to_owned();
+    page["components"][1]["id"] = json!(name);
+    page["pipelines"][0]["exporters"] = json!([name]);
+    let new = GraphSnapshot::read(&page);
+    for width in [0, 10, 80, 109, 110, 200] {
+        let lines = edge_table(&new.edges(None), SortColumn::Data, width);
+        assert!(
+            lines.iter().all(|line| line.chars().count() <= width),
+            "{lines:?}"
+        );
+        assert_eq!(lines[0].contains("TOTAL"), width >= 110, "{width}");
+        let shows_ends = lines[2].contains("otlp ") && lines[2].contains("-> otlphttp/vendor-");
+        assert_eq!(shows_ends, width >= 80, "{lines:?}");
+        assert_eq!(lines[0].contains("DROPPED"), width >= 80, "{lines:?}");
+    }
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 //! The lines of a frame. Nothing here reads the clock or the terminal.
 
+use super::edges::TopEdge;
 use super::snapshot::{TopGroup, TopRow};
 use crate::commands::client::printable;
 use crate::commands::terminal::clip;
@@ -29,6 +30,15 @@ impl SortColumn {
         }
     }
 
+    /// The value of an edge: its own rate, and what its target holds and drops.
+    pub(super) fn of_edge(self, edge: &TopEdge) -> f64 {
+        match self {
+            Self::Data => 0.0,
+            Self::In | Self::Out => edge.from.passing.unwrap_or(-1.0),
+            Self::Held | Self::Dropped => self.of(&edge.to),
+        }
+    }
+
     fn of(self, row: &TopRow) -> f64 {
         match self {
             Self::Data => 0.0,
@@ -48,10 +58,10 @@ const HEAD: [&str; 9] = [
 const NARROW: usize = 7;
 
 /// The width of each number, and the space before it.
-const CELL: usize = 8;
+pub(super) const CELL: usize = 8;
 
-/// The least width that shows reasons.
-const WIDE: usize = 110;
+/// The least width that shows reasons, and totals of edges.
+pub(super) const WIDE: usize = 110;
 
 /// The least width that shows latencies.
 const WIDEST: usize = 126;
@@ -97,7 +107,6 @@ pub(super) fn table(groups: &[TopGroup], sort: SortColumn, width: usize) -> Vec<
 }
 
 fn cells(row: &TopRow) -> [String; 9] {
-    let rate = |rate: Option<f64>| rate.map_or_else(|| "-".to_owned(), short);
     let [median, last] = row
         .latency
         .map(|seconds| seconds.map_or_else(|| "-".to_owned(), duration));
@@ -106,13 +115,17 @@ fn cells(row: &TopRow) -> [String; 9] {
         rate(row.leaving),
         short(row.total as f64),
         short(row.held as f64),
-        row.fill
-            .map_or_else(|| "-".to_owned(), |fill| format!("{fill:.0}%")),
+        row.shown_fill(),
         rate(row.dropping),
         short(row.dropped as f64),
         median,
         last,
     ]
+}
+
+/// A rate; `-` without an earlier answer.
+pub(super) fn rate(rate: Option<f64>) -> String {
+    rate.map_or_else(|| "-".to_owned(), short)
 }
 
 /// Two digits or more, and a unit.
@@ -126,7 +139,7 @@ fn duration(seconds: f64) -> String {
 }
 
 /// A whole number below 100,000 exactly; three digits and a prefix above it.
-fn short(value: f64) -> String {
+pub(super) fn short(value: f64) -> String {
     const PREFIXES: [(f64, &str); 4] = [(1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")];
     if value < 100_000.0 {
         let decimals = usize::from(value < 1000.0 && value.fract() != 0.0);

@@ -64,6 +64,7 @@ pub fn run(args: &ValidateArgs) -> Result<(), Failure> {
     let environment = if args.env {
         check_machine(&mut checked, args.connect)?
     } else {
+        check_clashes(&mut checked);
         Environment::Unasked
     };
     let Checked { plan, problems, .. } = checked;
@@ -113,6 +114,13 @@ impl Environment {
             Self::Unchecked => Some("environment: not checked, correct the configuration first".to_owned()),
             Self::Checked(counts) => Some(format!("environment: {counts}")),
         }
+    }
+}
+
+/// Notes listeners that want the same address. A check of the machine does this with the addresses of host names.
+fn check_clashes(checked: &mut Checked) {
+    if let (Some(document), Some(plan)) = (&checked.document, &checked.plan) {
+        env::check_clashes(document, plan, &mut checked.problems);
     }
 }
 

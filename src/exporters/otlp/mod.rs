@@ -25,6 +25,7 @@ use crate::component::{
     ComponentError, ConfigType, Context, ExporterContext, ExporterFactory, Factory, Held, PeerLabels,
     Settings, Shared, Stability,
 };
+use crate::delivery::http::error_chain;
 use crate::delivery::response::quote;
 use crate::delivery::{Attempt, Delivery, Destination, EncodingPermit, ExportRequest, Outcome, RetryConfig};
 use crate::net::client::{Connector, MAX_HEAD_BYTES, UseTls};
@@ -295,10 +296,4 @@ fn broken_off(error: &h2::Error) -> String {
     } else {
         chain
     }
-}
-
-/// An error with its causes.
-fn error_chain(error: &dyn std::error::Error) -> String {
-    let causes = std::iter::successors(error.source(), |cause| cause.source());
-    causes.fold(error.to_string(), |text, cause| format!("{text}: {cause}"))
 }

@@ -218,8 +218,10 @@ fn watch(
 }
 
 async fn publish(watched: Arc<Watched>, mut follow: Follow, to: Backlog<Event>, stopping: CancellationToken) {
-    // The stream has ended already, or ends with this task.
-    let _ = publish_all(&watched, &mut follow, &to, &stopping).await;
+    // The stream has ended already, or ends with this task. A stop also ends a wait for a slow reader.
+    let _ = stopping
+        .run_until_cancelled(publish_all(&watched, &mut follow, &to))
+        .await;
 }
 
 /// The last message to a reader whose stream ends.
@@ -233,19 +235,13 @@ pub(super) fn last_word(why: Ended) -> Option<Event> {
     }
 }
 
-async fn publish_all(
-    watched: &Watched,
-    follow: &mut Follow,
-    to: &Backlog<Event>,
-    stopping: &CancellationToken,
-) -> Result<(), Ended> {
+async fn publish_all(watched: &Watched, follow: &mut Follow, to: &Backlog<Event>) -> Result<(), Ended> {
     loop {
         to.ready().await?;
         let event = tokio::select! {
             event = follow.next() => Some(event),
             () = tokio::time::sleep(ALIVE) => None,
             ended = to.ended() => return Err(ended),
-            () = stopping.cancelled() => return Ok(()),
         };
         let place = to.reserve(event.as_ref().map_or(0, WatchEvent::weight)).await?;
         let event = match event {

@@ -22,6 +22,7 @@ use crate::component::{ComponentError, Context};
 use crate::delivery::http::{Connections, HttpClient, HttpOptions};
 use crate::delivery::response::quote;
 use crate::net::headers;
+use crate::prom::relabel::Rule as RelabelRule;
 
 /// The most alerts of one request, as in Prometheus.
 const BATCH: usize = 64;
@@ -107,6 +108,7 @@ pub(super) struct Alertmanager {
     http: HttpClient,
     headers: HeaderMap,
     timeout: Duration,
+    relabel_configs: Vec<RelabelRule>,
     most: usize,
     queue: Mutex<AlertQueue>,
     /// The alerts of the request that is under way.
@@ -141,6 +143,7 @@ impl Alertmanager {
             url: config.url(),
             headers: all,
             timeout: config.timeout,
+            relabel_configs: config.alert_relabel_configs.clone(),
             most,
             queue: Mutex::default(),
             in_flight: Mutex::default(),
@@ -153,6 +156,16 @@ impl Alertmanager {
     /// Its address.
     pub(super) fn shown(&self) -> &str {
         &self.shown
+    }
+
+    /// Its own rules for the labels of alerts.
+    pub(super) fn relabel_configs(&self) -> &[RelabelRule] {
+        &self.relabel_configs
+    }
+
+    /// Counts alerts that relabelling has dropped.
+    pub(super) fn count_relabelled(&self, alerts: usize) {
+        self.metrics.count_dropped(AlertLoss::Relabelled, alerts);
     }
 
     /// Adds alerts to the queue.

@@ -13,6 +13,7 @@ use crate::net::TlsClientConfig;
 use crate::net::auth::AuthConfig;
 use crate::net::headers::{self, Headers};
 use crate::net::url::Url;
+use crate::prom::relabel::{Rule as RelabelRule, Validation};
 
 /// The shortest interval of a group.
 const MIN_INTERVAL: Duration = Duration::from_millis(100);
@@ -31,6 +32,9 @@ crate::options! {
         pub external_labels: Ordered<String> = Ordered::default(),
         /// URL under which people reach the `admin` extension. Alerts link to it, and templates can read it.
         pub external_url: String = String::new(),
+        /// Relabelling of alerts before they leave, after `external_labels`. Alerts that a rule drops are counted. The API and
+        /// the series show them all.
+        pub alert_relabel_configs: Vec<RelabelRule> = Vec::new(),
         /// Alertmanagers. Each of them gets every alert. Empty: alerts only show in the API and as series.
         pub alertmanagers: Vec<AlertmanagerConfig> = Vec::new(),
         /// Interval at which a firing alert is sent again.
@@ -67,6 +71,8 @@ crate::options! {
         pub headers: Headers = Headers::new(),
         /// Longest time of one request.
         pub timeout: Duration = Duration::from_secs(10),
+        /// Relabelling of alerts for this Alertmanager, after that of the extension.
+        pub alert_relabel_configs: Vec<RelabelRule> = Vec::new(),
     }
     check = AlertmanagerConfig::check
 }
@@ -112,6 +118,7 @@ impl RulesConfig {
             cx.at(at.child("external_url"))
                 .error("expected a URL that begins with http:// or https://");
         }
+        check_relabelling(&self.alert_relabel_configs, at, cx);
         for item in at.child("files").as_list().unwrap_or_default() {
             if let Some(Err(error)) = item.as_str().map(glob::Pattern::new) {
                 cx.at(item).error(format!("not a glob: {error}"));
@@ -144,6 +151,7 @@ impl RulesConfig {
 impl AlertmanagerConfig {
     fn check(&self, at: &Node, cx: &mut Problems) {
         headers::check(&self.headers, at.child("headers"), cx);
+        check_relabelling(&self.alert_relabel_configs, at, cx);
         if self.timeout.is_zero() {
             cx.at(at.child("timeout")).error("must be more than 0");
         }
@@ -170,6 +178,14 @@ impl AlertmanagerConfig {
     }
 }
 
+/// Reports names of labels that the rules of relabelling must not have.
+fn check_relabelling(rules: &[RelabelRule], at: &Node, cx: &mut Problems) {
+    let nodes = at.child("alert_relabel_configs").as_list().unwrap_or_default();
+    for (rule, node) in rules.iter().zip(nodes) {
+        rule.check_names(Validation::Utf8, node, cx);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -185,6 +201,14 @@ mod tests {
             ("{files: [a], external_url: gateway}", "begins with http://"),
             ("{files: [\"[\"]}", "not a glob"),
             ("{files: [a], alertmanagers: [{}]}", "endpoint"),
+            (
+                "{files: [a], alert_relabel_configs: [{action: replace}]}",
+                "requires `target_label`",
+            ),
+            (
+                "{files: [a], alertmanagers: [{endpoint: \"http://a\", alert_relabel_configs: [{action: labelmap, replacement: ''}]}]}",
+                "is invalid `replacement`",
+            ),
         ]);
         let config = options::<RulesConfig>("files: [/nowhere/*.yaml]").unwrap();
         assert_eq!(config.interval, Duration::from_secs(60));

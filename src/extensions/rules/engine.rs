@@ -11,10 +11,14 @@ use tidegate_rules::{ActiveAlert, RuleDefinition, RuleOptions, RuleSample};
 use super::alertmanager::{Alertmanager, WaitingAlert};
 use super::config::RulesConfig;
 use super::metrics::{SampleLoss, count_lost};
-use super::payload::{json_of, labelled};
+use super::payload::{json_of, labelled, relabelled};
 use crate::component::{ComponentError, Context, Shared};
 use crate::prom::catalog::View;
 use crate::prom::recorded::RecordedSeries;
+use crate::prom::relabel::Rule as RelabelRule;
+
+/// An alert that leaves: its labels on the way, its state, and its rule.
+type LeavingAlert<'a> = (Labels, &'a ActiveAlert, &'a RuleDefinition);
 
 /// The shared part of all groups.
 pub(super) struct RuleEngine {
@@ -64,17 +68,35 @@ impl RuleEngine {
         count_lost(&self.component, SampleLoss::Histogram, histograms);
     }
 
-    /// Gives alerts to all Alertmanagers.
+    /// Gives alerts to all Alertmanagers, after relabelling.
     pub(super) fn send(&self, alerts: &[(&RuleDefinition, ActiveAlert)]) {
         if self.alertmanagers.is_empty() || alerts.is_empty() {
             return;
         }
-        let alerts = alerts.iter().map(|(rule, alert)| {
+        let leaving = alerts.iter().filter_map(|(rule, alert)| {
             let labels = labelled(alert, &self.external);
-            let json = json_of(alert, &labels, rule, &self.options.external_url);
-            (labels, json)
+            let labels = relabelled(&self.config.alert_relabel_configs, labels)?;
+            Some((labels, alert, *rule))
         });
-        let alerts: Vec<WaitingAlert> = alerts.collect();
-        self.alertmanagers.iter().for_each(|one| one.enqueue(&alerts));
+        let leaving: Vec<LeavingAlert<'_>> = leaving.collect();
+        let of_all = self.waiting(&leaving, &[]);
+        for one in &self.alertmanagers {
+            // Few Alertmanagers have rules of their own.
+            let own = one.relabel_configs();
+            let of_one = (!own.is_empty()).then(|| self.waiting(&leaving, own));
+            let waiting = of_one.as_ref().unwrap_or(&of_all);
+            one.count_relabelled(alerts.len() - waiting.len());
+            one.enqueue(waiting);
+        }
+    }
+
+    /// The alerts after the rules of an Alertmanager.
+    fn waiting(&self, alerts: &[LeavingAlert<'_>], rules: &[RelabelRule]) -> Vec<WaitingAlert> {
+        let alerts = alerts.iter().filter_map(|(labels, alert, rule)| {
+            let labels = relabelled(rules, labels.clone())?;
+            let json = json_of(alert, &labels, rule, &self.options.external_url);
+            Some((labels, json))
+        });
+        alerts.collect()
     }
 }

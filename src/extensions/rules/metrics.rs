@@ -73,6 +73,8 @@ pub(super) enum AlertLoss {
     QueueFull,
     /// The Alertmanager refuses it for good.
     Refused,
+    /// Relabelling drops it.
+    Relabelled,
     /// The gateway or the extension stopped.
     Shutdown,
 }
@@ -100,6 +102,7 @@ impl AlertmanagerMetrics {
         let reason = match why {
             AlertLoss::QueueFull => "queue_full",
             AlertLoss::Refused => "refused",
+            AlertLoss::Relabelled => "relabelled",
             AlertLoss::Shutdown => "shutdown",
         };
         counter!(

@@ -48,13 +48,22 @@ impl Rig {
     }
 
     fn extension(&self) -> Result<RulesExtension, ComponentError> {
+        self.extension_with("")
+    }
+
+    /// The extension with more options.
+    fn extension_with(&self, more: &str) -> Result<RulesExtension, ComponentError> {
         let files = self.directory.path().join("*.yaml");
-        let config = options::<RulesConfig>(&format!("{{files: [{files:?}], interval: 100ms}}"));
+        let config = options::<RulesConfig>(&format!("{{files: [{files:?}], interval: 100ms, {more}}}"));
         RulesExtension::new(Arc::new(config.unwrap()), self.base.clone())
     }
 
     fn observe(&self, depth: f64) {
-        let attributes = Attributes::from_iter([("zone", "x")]);
+        self.observe_in("x", depth);
+    }
+
+    fn observe_in(&self, zone: &str, depth: f64) {
+        let attributes = Attributes::from_iter([("zone", zone)]);
         let value = Value::Double(depth);
         let series = (Attributes::default(), attributes);
         let point = point("depth", Data::Gauge, series, (0, wall_now()), value);
@@ -175,6 +184,25 @@ async fn each_evaluation_is_pushed_into_the_entries() {
             .all(|batch| batch.snapshot_of.as_ref() == Some(&owner))
     );
     recorded.detach(1);
+    rules.stop(soon()).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_rule_with_more_series_than_max_alerts_fails_and_keeps_its_state() {
+    let rig = Rig::new();
+    rig.write("groups: [{name: web, rules: [{alert: Deep, expr: depth > 5}]}]");
+    let rules = rig.extension_with("max_alerts: 1").unwrap();
+    rig.observe(9.0);
+    rules.start().await.unwrap();
+    eventually("the alert fires", || rig.alerts().len() == 1);
+    rig.observe_in("y", 9.0);
+    eventually("the rule fails", || {
+        let groups = RuleReporters::of(&rig.base.shared).groups();
+        let mut states = groups.iter().flat_map(|group| &group.rules);
+        let is_refused = |why: &String| why.contains("2 series: `max_alerts` allows 1");
+        states.any(|rule| rule.health.last_error.as_ref().is_some_and(is_refused))
+    });
+    assert_eq!(rig.alerts().len(), 1);
     rules.stop(soon()).await;
 }
 

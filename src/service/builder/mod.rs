@@ -64,14 +64,14 @@ pub(super) struct Builder<'a> {
 
 /// The position of a component: its section, its id, and the end of its path.
 #[derive(Clone, Copy)]
-struct Position<'a> {
-    class: Class,
-    id: &'a ComponentId,
-    pipeline: Option<&'a PipelineId>,
+pub(super) struct Position<'a> {
+    pub(super) class: Class,
+    pub(super) id: &'a ComponentId,
+    pub(super) pipeline: Option<&'a PipelineId>,
 }
 
 impl<'a> Position<'a> {
-    fn of(class: Class, id: &'a ComponentId) -> Self {
+    pub(super) fn of(class: Class, id: &'a ComponentId) -> Self {
         Self {
             class,
             id,
@@ -79,7 +79,7 @@ impl<'a> Position<'a> {
         }
     }
 
-    fn path(&self) -> String {
+    pub(super) fn path(&self) -> String {
         let Self { class, id, pipeline } = self;
         let section = class.section();
         match pipeline {

@@ -4,6 +4,7 @@
 
 use std::sync::Arc;
 
+use super::edges::PathEdges;
 use crate::config::Class;
 use crate::service::graph::{BuildError, Graph, GraphMember};
 
@@ -50,7 +51,7 @@ pub(super) struct Change {
     pub(super) late: Vec<GraphMember>,
     /// The same, receivers.
     pub(super) late_receivers: Vec<GraphMember>,
-    /// Old members that stop in the pause, also receivers.
+    /// Old members that stop in the pause, also receivers. What pushes into one of them is another one of them.
     pub(super) first: Vec<GraphMember>,
     /// Other old receivers.
     pub(super) receivers: Vec<GraphMember>,
@@ -61,21 +62,28 @@ pub(super) struct Change {
 }
 
 impl Change {
-    /// Sorts the members of `graph` by the step in which they start, and the others by that in which they stop. `clashes`:
-    /// the paths of members of both graphs that can't listen at the same time.
+    /// Sorts the members of `graph` by the step in which they start, and the others by that in which they stop. `edges`:
+    /// those of the running graph. `clashes`: the paths of members of both graphs that can't listen at the same time.
     pub(super) fn of(
         graph: Graph,
-        running: &[GraphMember],
+        (running, edges): (&[GraphMember], &PathEdges),
         leaving: &[GraphMember],
         clashes: &[[String; 2]],
     ) -> Self {
         let members = graph.members.iter().filter(|member| !has(running, member));
         let (revived, fresh): (Vec<_>, Vec<_>) = members.cloned().partition(|member| has(leaving, member));
         let old = running.iter().filter(|member| !has(&graph.members, member));
-        let (first, old): (Vec<_>, Vec<_>) = old
-            .cloned()
-            .partition(|member| fresh.iter().any(|new| stops_first(new, member, clashes)));
-        let (receivers, rest): (Vec<_>, Vec<_>) = old
+        let (mut first, mut others) = (Vec::new(), Vec::new());
+        // A member starts after those that it pushes into. Members that are kept push into the new graph.
+        for member in old.cloned() {
+            let has_to = fresh.iter().any(|new| stops_first(new, &member, clashes));
+            if has_to || first.iter().any(|next| edges.lead(&member, next)) {
+                first.push(member);
+            } else {
+                others.push(member);
+            }
+        }
+        let (receivers, rest): (Vec<_>, Vec<_>) = others
             .into_iter()
             .partition(|member| member.class == Class::Receiver);
         let mut change = Self {
@@ -127,4 +135,82 @@ fn follows(new: &GraphMember, old: &GraphMember) -> bool {
 
 pub(super) fn has(members: &[GraphMember], one: &GraphMember) -> bool {
     members.iter().any(|member| member.is(one))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::commands::load;
+    use crate::component::Shared;
+    use crate::component::graph_metrics::GraphMetrics;
+    use crate::config::Loader;
+    use crate::service::plan::Plan;
+
+    /// A pipeline that ends in an aggregate with its state on disk.
+    fn plan(port: u16, processors: &str, interval: &str) -> Plan {
+        let yaml = format!(
+            "yaml:
+extensions: {{file_storage: {{directory: state}}}}
+receivers:
+  nop: {{}}
+  otlp: {{protocols: {{http: {{endpoint: \"127.0.0.1:{port}\"}}}}}}
+processors:
+  resource: {{attributes: [{{key: a, value: b, action: insert}}]}}
+  aggregate/first: {{rules: [{{match: {{name: a}}, instrument: counter}}]}}
+  aggregate: {{storage: file_storage, interval: {interval}, rules: [{{match: {{name: b}}, instrument: counter}}]}}
+exporters: {{nop: {{}}}}
+service:
+  extensions: [file_storage]
+  pipelines:
+    metrics: {{receivers: [otlp, nop], processors: [{processors}], exporters: [nop]}}
+    logs: {{receivers: [nop], processors: [resource], exporters: [nop]}}"
+        );
+        let loaded = load::load_from(Loader::default().config(&yaml));
+        loaded.unwrap_or_else(|_| panic!("{yaml} should load")).plan
+    }
+
+    fn change(from: &Plan, to: &Plan) -> Change {
+        let shared = Arc::new(Shared::default());
+        let built = |graph: Result<Graph, Vec<BuildError>>| {
+            graph.unwrap_or_else(|errors| panic!("should be built: {errors:?}"))
+        };
+        let old = built(Graph::build(from, &shared));
+        let running: Vec<_> = old.members.iter().collect();
+        let new = built(Graph::rebuild(
+            to,
+            &shared,
+            &running,
+            &[],
+            &GraphMetrics::default(),
+        ));
+        Change::of(new, (&old.members, &PathEdges::of(&[from])), &[], &[])
+    }
+
+    fn paths(members: &[GraphMember]) -> Vec<&str> {
+        members.iter().map(|member| &*member.path).collect()
+    }
+
+    #[test]
+    fn old_members_stop_with_what_they_push_into() {
+        let from = plan(4318, "aggregate/first, aggregate", "1s");
+        let change = change(&from, &plan(4319, "aggregate", "2s"));
+        let expected = [
+            "processors::aggregate@metrics",
+            "processors::aggregate/first@metrics",
+            "receivers::otlp",
+        ];
+        assert_eq!(paths(&change.first), expected);
+        assert!(change.receivers.is_empty() && change.rest.is_empty());
+        assert_eq!(paths(&change.late), ["processors::aggregate@metrics"]);
+        assert_eq!(paths(&change.late_receivers), ["receivers::otlp"]);
+    }
+
+    #[test]
+    fn kept_members_part_old_ones_from_what_stops_first() {
+        // `aggregate/first` stays: it leads what the old receiver pushes to the new graph.
+        let from = plan(4318, "aggregate/first, aggregate", "1s");
+        let change = change(&from, &plan(4319, "aggregate/first, aggregate", "2s"));
+        assert_eq!(paths(&change.first), ["processors::aggregate@metrics"]);
+        assert_eq!(paths(&change.receivers), ["receivers::otlp"]);
+    }
 }

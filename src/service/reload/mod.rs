@@ -7,7 +7,7 @@
 //! 1. Build the new members, around those that are kept.
 //! 2. Start those that may run beside the old ones. New receivers start with closed downstreams.
 //! 3. Hold pushes for a moment; stop the members that must end before new ones begin (a queue on disk, a listener, a receiver
-//!    whose port goes to an exporter); start the new ones.
+//!    whose port goes to an exporter), and before them all old members that push into them; start the new ones.
 //! 4. Lead all downstreams to the new graph at one moment, and show the tables of the new members.
 //! 5. Stop the receivers that are replaced or removed, and start their successors.
 //! 6. When the last push into the old graph has ended, stop its members. They hand on what they hold.
@@ -17,6 +17,7 @@
 //! A failure from step 3 on is followed by the same steps back to the old plan: stopped members are built again.
 
 mod change;
+mod edges;
 mod fixed;
 
 use std::sync::Arc;
@@ -24,6 +25,7 @@ use std::time::{Duration, Instant};
 
 pub use change::Changes;
 use change::{Change, has};
+use edges::PathEdges;
 pub use fixed::parts_that_need_a_restart;
 
 use super::graph::{BuildError, Graph, GraphMember};
@@ -109,7 +111,7 @@ impl Running {
         let peers: Vec<_> = nodes
             .map(|node| (node.ledger.clone(), node.ledger.peer()))
             .collect();
-        let failed = match self.change(to, clashes).await {
+        let failed = match self.change(to, &PathEdges::of(&[from]), clashes).await {
             Ok(changes) => {
                 self.shared.health.trouble(SERVICE, None);
                 return Ok(changes);
@@ -127,7 +129,9 @@ impl Running {
             }
         }
         let again = if failed.has_stopped {
-            self.change(from, clashes).await.err()
+            // Members of both plans may run.
+            let edges = PathEdges::of(&[from, to]);
+            self.change(from, &edges, clashes).await.err()
         } else {
             None
         };
@@ -148,7 +152,13 @@ impl Running {
         &self.metrics
     }
 
-    async fn change(&mut self, plan: &Plan, clashes: &[[String; 2]]) -> Result<Changes, Failed> {
+    /// Runs `plan`. `edges`: those of the members that run.
+    async fn change(
+        &mut self,
+        plan: &Plan,
+        edges: &PathEdges,
+        clashes: &[[String; 2]],
+    ) -> Result<Changes, Failed> {
         let running: Vec<_> = self.members.iter().chain(&self.leaving).collect();
         let graph = Graph::rebuild(plan, &self.shared, &running, &self.stopped, &self.metrics);
         let mut graph = graph.map_err(|errors| Failed::early(ReloadError::Build(errors)))?;
@@ -157,7 +167,7 @@ impl Running {
             warnings,
             ..Changes::between(&running, &graph)
         };
-        let change = Change::of(graph, &self.members, &self.leaving, clashes);
+        let change = Change::of(graph, (&self.members, edges), &self.leaving, clashes);
         change
             .graph
             .show_tables(|member| running.iter().all(|other| !other.is(member)));
@@ -204,9 +214,7 @@ impl Running {
             return Err(Failed::early(ReloadError::Busy));
         }
         self.name_heirs(&change.first, &change.graph.members);
-        let first = change.first.iter();
-        first.for_each(|member| member.set_downstreams(DownstreamState::Leaving));
-        stop_each(&change.first, &self.shared, Instant::now() + HANDOVER, CLOSE).await;
+        self.stop_first(&change.first).await;
         self.members.retain(|member| !has(&change.first, member));
         self.stopped.extend(change.first.iter().cloned());
         // Queues on disk: the successors find what their predecessors held.
@@ -223,6 +231,27 @@ impl Running {
             }
         }
         Ok(())
+    }
+
+    /// Stops members in a pause, the last one first. Receivers have a time limit of their own: what they push must not take
+    /// the time in which others hand on what they hold.
+    async fn stop_first(&mut self, first: &[GraphMember]) {
+        first
+            .iter()
+            .for_each(|member| member.set_downstreams(DownstreamState::Leaving));
+        let (receivers, others): (Vec<_>, Vec<_>) = first
+            .iter()
+            .cloned()
+            .partition(|member| member.class == Class::Receiver);
+        if !receivers.is_empty() {
+            stop_each(&receivers, &self.shared, Instant::now() + HANDOVER, CLOSE).await;
+            let pushed = self.shared.wiring.pause();
+            if !Wiring::ended(&pushed, Instant::now() + HANDOVER).await {
+                tracing::warn!("pushes of receivers that stop did not end in time");
+                self.past.push(pushed);
+            }
+        }
+        stop_each(&others, &self.shared, Instant::now() + HANDOVER, CLOSE).await;
     }
 
     /// Step 4.

@@ -89,15 +89,21 @@ fn only_the_leader_delivers_and_the_other_counts_what_it_drops() {
 #[test]
 fn deltas_of_two_leaders_add_up_to_the_total() {
     // On a busy machine, the lead may move before the kill. That may lose an interval, and it is counted.
-    let exact = (0..5).any(|_| deltas_add_up_over_a_kill());
+    let exact = (0..5).any(|_| deltas_add_up_over_a_kill("temporality: delta"));
+    assert!(exact, "the lead moves in each attempt");
+}
+
+#[test]
+fn deltas_of_the_preset_of_a_vendor_add_up_to_the_total() {
+    let exact = (0..5).any(|_| deltas_add_up_over_a_kill("vendor: dynatrace, api_key: key"));
     assert!(exact, "the lead moves in each attempt");
 }
 
 /// `false`: the lead has moved before the kill.
-fn deltas_add_up_over_a_kill() -> bool {
+fn deltas_add_up_over_a_kill(options: &str) -> bool {
     let replicas = replicas();
     let peers = replicas[0].peers;
-    let gateways = [0, 1].map(|index| replicas[index].start_with(peers[index], "delta"));
+    let gateways = [0, 1].map(|index| replicas[index].start_with(peers[index], options));
     // The first leader does not export what a series has counted before.
     let leader = leader_of(&gateways);
     let other = 1 - leader;

@@ -10,6 +10,7 @@ use opentelemetry_proto::tonic::common::v1::{AnyValue, ArrayValue, KeyValue, Key
 use opentelemetry_proto::tonic::resource::v1::Resource;
 use prost::Message;
 use std::collections::{BTreeMap, BTreeSet};
+use std::os::unix::net::UnixDatagram;
 use tidegate::batch::Signal;
 
 use super::out::{sent, writer};
@@ -18,6 +19,7 @@ use super::topic;
 use crate::kit::go_collector::GoCollector;
 use crate::kit::kafka_broker::KafkaBroker;
 use crate::kit::numbered::{SIGNALS, arrived, body, numbers, send, send_items};
+use crate::kit::points::Point;
 use crate::kit::{Gateway, OtlpSink, SOON, free_port, wait_until};
 
 const ENCODINGS: [&str; 2] = ["otlp_proto", "otlp_json"];
@@ -152,6 +154,63 @@ fn the_gateway_reads_what_the_collector_writes() {
         drop(collector);
         gateway.stop();
     }
+}
+
+/// A gateway that publishes its totals in a topic, as a producer of a cluster.
+fn producer(broker: &KafkaBroker, topic: &str) -> Gateway {
+    Gateway::start(&format!(
+        "extensions:
+  cluster: {{name: test, engine: {{kafka: {{brokers: [\"{}\"], topic: {topic}}}}}}}
+receivers:
+  uds: {{datagram: {{path: statsd.sock}}}}
+processors:
+  aggregate: {{rules: [{{match: {{name: hits}}, by: []}}]}}
+exporters:
+  partials: {{cluster: cluster, producer: node-a, interval: 200ms}}
+service:
+  extensions: [health_check, cluster]
+  pipelines:
+    metrics: {{receivers: [uds], processors: [aggregate], exporters: [partials]}}
+",
+        broker.address()
+    ))
+}
+
+#[test]
+#[ignore = "needs a Collector: `cargo xtask interop`"]
+fn the_collector_reads_the_pages_of_a_cluster() {
+    const TOPIC: &str = "tidegate.pages";
+    let broker = KafkaBroker::start();
+    let producer = producer(&broker, TOPIC);
+    let sender = UnixDatagram::unbound().expect("a socket");
+    let hit = |count: u32| {
+        let sent = sender.send_to(format!("hits:{count}|c").as_bytes(), producer.path("statsd.sock"));
+        sent.expect("the gateway takes it");
+    };
+    hit(7);
+    wait_until(SOON, "the topic has a page", || {
+        producer.own_metric("tidegate_partials_stored_pages_total", &["exporter=\"partials\""]) > 1.0
+    });
+    let sink = OtlpSink::start();
+    let (relay, port) = relay(sink.port());
+    let receiver = format!(
+        "  kafka: {{brokers: [\"{}\"], group_id: pages, initial_offset: earliest, metrics: {{topics: [{TOPIC}]}}}}",
+        broker.address()
+    );
+    let exporter = format!("  otlphttp: {{endpoint: \"http://127.0.0.1:{port}\"}}");
+    let pipeline = "metrics: {receivers: [kafka], exporters: [otlphttp]}";
+    let collector = GoCollector::start(&receiver, &exporter, pipeline);
+    let numbers = |sink: &OtlpSink| -> Vec<f64> {
+        let points = sink.points_of("hits");
+        points.iter().map(Point::number).collect()
+    };
+    sink.wait_until("the total arrives", |sink| numbers(sink).contains(&7.0));
+    hit(5);
+    sink.wait_until("the next total arrives", |sink| numbers(sink).contains(&12.0));
+    assert!(numbers(&sink).iter().all(|number| [7.0, 12.0].contains(number)));
+    drop(collector);
+    producer.stop();
+    relay.stop();
 }
 
 fn any(value: Value) -> AnyValue {

@@ -9,6 +9,7 @@
 
 pub(crate) mod alertmanager;
 pub(crate) mod any_metrics;
+pub(crate) mod authority;
 pub(crate) mod cases;
 pub(crate) mod command;
 pub(crate) mod exporters;
@@ -38,6 +39,7 @@ mod tests;
 pub(crate) mod victoria_metrics;
 
 pub(crate) use alertmanager::Alertmanager;
+pub(crate) use authority::Authority;
 pub(crate) use exporters::Exporter;
 pub(crate) use gateway::Gateway;
 pub(crate) use go_sink::GoSink;

@@ -3,27 +3,15 @@
 //! Targets that require a client's identity, and prove their own.
 
 use super::{into_sink, job};
-use crate::kit::{Gateway, OtlpSink, SOON, free_port, wait_until};
-use rcgen::{CertificateParams, Issuer, KeyPair};
+use crate::kit::{Authority, Gateway, OtlpSink, SOON, free_port, wait_until};
 use std::path::Path;
 use tempfile::TempDir;
 
 /// Writes an authority, and a certificate that it has signed for `localhost`, under these names with `.pem`, `.key`.
 fn certificates(directory: &Path) {
-    let write = |name: &str, text: String| std::fs::write(directory.join(name), text).expect("a file");
-    let authority_key = KeyPair::generate().expect("a key");
-    let mut authority = CertificateParams::new(Vec::new()).expect("parameters");
-    authority.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
-    let certificate = authority.self_signed(&authority_key).expect("a certificate");
-    write("ca.pem", certificate.pem());
-    let issuer = Issuer::new(authority, authority_key);
-    let key = KeyPair::generate().expect("a key");
-    let own = CertificateParams::new(vec!["localhost".to_owned()]).expect("parameters");
-    write(
-        "own.pem",
-        own.signed_by(&key, &issuer).expect("a certificate").pem(),
-    );
-    write("own.key", key.serialize_pem());
+    let authority = Authority::new();
+    authority.write(&directory.join("ca.pem"));
+    authority.write_signed(&directory.join("own.pem"), &directory.join("own.key"));
 }
 
 /// A gateway whose page is served over TLS to one user.

@@ -108,8 +108,6 @@ struct Follow {
     sequence: u64,
     /// The last sequence of the store at the last question; `None`: the reader knows that it has all until there.
     goal: Option<u64>,
-    /// Whether it has given a message of each subject that the store had at one moment.
-    is_complete: bool,
 }
 
 /// The next thing to do.
@@ -185,7 +183,6 @@ impl<B: SessionBackend> Session<B> {
                 id,
                 sequence: 0,
                 goal: Some(store.read(MessageStore::sequence)),
-                is_complete: false,
             });
             return self.read().await;
         }
@@ -263,14 +260,10 @@ impl<B: SessionBackend> Session<B> {
             return Ok(());
         }
         follow.goal = None;
-        let mut rest = Vec::new();
-        if !follow.is_complete {
-            // A new message of a subject takes the place of one before the goal, and lies behind it.
-            rest = store.read(|store| store.after(follow.sequence).cloned().collect());
-            follow.sequence = rest
-                .last()
-                .map_or(follow.sequence, |last: &StoredMessage| last.sequence);
-            follow.is_complete = true;
+        // A new message of a subject takes the place of one before the goal, and lies behind it.
+        let rest: Vec<StoredMessage> = store.read(|store| store.after(follow.sequence).cloned().collect());
+        if let Some(last) = rest.last() {
+            follow.sequence = last.sequence;
         }
         let id = follow.id;
         self.give(id, rest).await?;

@@ -105,6 +105,45 @@ async fn a_read_is_current_only_when_it_has_given_all_subjects() {
     assert_eq!(given.len(), 2_000);
 }
 
+/// A read that is slower than the writers never reaches the messages that are replaced all the time.
+#[tokio::test]
+async fn a_current_read_has_what_was_replaced_on_its_way() {
+    const HOT: &str = "tg.c.p.00.p.1.0";
+    let engine = LocalEngine::new();
+    let (mut writer, mut reader) = (engine.open(), engine.open());
+    assert_eq!(writer.events.recv().await, Some(StoreEvent::Connected));
+    let (mut id, mut others) = (0, (1..=2_000).cycle());
+    let mut publish = async |subject: &str| {
+        id += 1;
+        writer
+            .store
+            .start(CallId(id), StoreCall::Publish(message(subject)));
+        let answer = writer.events.recv().await;
+        assert!(matches!(answer, Some(StoreEvent::Done(_, Ok(_)))));
+    };
+    let mut next = || format!("tg.c.p.00.p.1.{}", others.next().unwrap_or_default());
+    reader
+        .store
+        .start(CallId(1), StoreCall::ReadAll(ReadScope::Everything));
+    wait_for(&mut reader, StoreEvent::Current(CallId(1))).await;
+    for _ in 0..2_000 {
+        publish(&next()).await;
+    }
+    let mut given = 0;
+    loop {
+        for _ in 0..3 {
+            publish(&next()).await;
+        }
+        publish(HOT).await;
+        match reader.events.recv().await {
+            Some(StoreEvent::Read(_, stored)) => given += usize::from(stored.message.subject == HOT),
+            Some(StoreEvent::Current(_)) => break,
+            other => panic!("{other:?}"),
+        }
+    }
+    assert!(given > 0);
+}
+
 #[tokio::test]
 async fn a_full_reader_does_not_stop_other_sessions() {
     let engine = LocalEngine::new();

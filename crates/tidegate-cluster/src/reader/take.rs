@@ -14,6 +14,10 @@ use crate::{
 /// Messages show for this long (3 s) after [`StoreEvent::Current`](crate::StoreEvent::Current) that the replica is up to date.
 const CURRENT_TERM: u64 = 3_000_000_000;
 
+/// A message that is older than this (1 s, the default interval of producers) does not show it. A store that keeps the last
+/// message of each subject has replaced the messages that such a slow reader should have read.
+const MAX_MESSAGE_AGE: u64 = 1_000_000_000;
+
 /// Where a page comes from, and when it was sent.
 struct PagePlace<'a> {
     run: &'a RunName,
@@ -43,7 +47,8 @@ impl PageReader {
         self.note_sequence(stored, now);
         let seen = self.clock.own_time(stored.time).min(now);
         // A message says nothing of other parts of the store, so the engine has to say it now and then.
-        if self.is_following && now.saturating_sub(self.current_at) <= CURRENT_TERM {
+        let is_recent = now.saturating_sub(seen) <= MAX_MESSAGE_AGE;
+        if self.is_following && is_recent && now.saturating_sub(self.current_at) <= CURRENT_TERM {
             self.caught_up_at = self.caught_up_at.max(Some(seen));
         }
         let Some(subject) = Subject::parse(&self.config.cluster, &stored.message.subject) else {

@@ -127,6 +127,24 @@ fn messages_of_one_part_of_the_store_do_not_keep_a_replica_ready() {
 }
 
 #[test]
+fn old_messages_do_not_keep_a_replica_ready() {
+    let mut reader = caught_up([page(1, 1, 1)]);
+    let id = reader.read.unwrap();
+    let mut take = |sequence, arrives: u64, age: u64| {
+        let now = NOW + arrives;
+        let mut stored = page(1, sequence, 1);
+        stored.time = now - age;
+        reader.event(StoreEvent::Read(id, stored), now);
+        reader.status(now).lag_ns
+    };
+    // The first message arrives at once, so the clocks are equal.
+    assert_eq!(take(2, 0, 0), Some(0));
+    let lag = take(3, 2 * SECOND, 3 * SECOND / 2);
+    assert_eq!(lag, Some(2 * SECOND), "the store may have replaced others");
+    assert_eq!(take(4, 3 * SECOND, SECOND), Some(SECOND));
+}
+
+#[test]
 fn a_silent_producer_is_missing_and_one_that_said_goodbye_is_not() {
     let mut reader = caught_up([page(1, 1, 1), page(2, 2, 1)]);
     let status = reader.status(NOW + 4 * SECOND);

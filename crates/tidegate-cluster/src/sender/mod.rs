@@ -96,6 +96,8 @@ enum SentCall {
     Beat,
     Page(PageIndex),
     Bye,
+    /// A goodbye before the present connection. The store may have lost pages before it, so another one follows these.
+    EarlyBye,
 }
 
 /// Publishes the series of a producer.
@@ -228,7 +230,8 @@ impl PageSender {
             (SentCall::Bye, Ok(_)) => {
                 self.byes.pop_front();
             }
-            (SentCall::Bye, Err(_)) => self.count(false, retry_at),
+            (SentCall::EarlyBye, Ok(_)) => {}
+            (SentCall::Bye | SentCall::EarlyBye, Err(_)) => self.count(false, retry_at),
         }
     }
 
@@ -244,6 +247,9 @@ impl PageSender {
     /// Notes that the connection to the store is new. The store may have lost messages: all pages go again.
     pub fn reconnected(&mut self, now: UnixNanos) {
         (self.next_refresh, self.next_beat, self.retry_at) = (now, now, now);
+        let byes = self.calls.values_mut();
+        byes.filter(|call| matches!(call, SentCall::Bye))
+            .for_each(|call| *call = SentCall::EarlyBye);
         self.partitions.ask_again(now);
     }
 
@@ -315,8 +321,10 @@ impl PageSender {
         self.next_run = self.next_refresh;
     }
 
+    /// A sender that waits for the answer to its last goodbye has nothing to say again.
     fn refresh_if_due(&mut self, now: UnixNanos) {
-        if now >= self.next_refresh {
+        let is_leaving = self.is_stopping && self.calls.values().any(|call| matches!(call, SentCall::Bye));
+        if now >= self.next_refresh && !is_leaving {
             self.table.mark_all(now);
             self.next_refresh = now.saturating_add(nanos(self.config.refresh));
         }

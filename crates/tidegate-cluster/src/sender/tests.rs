@@ -306,6 +306,59 @@ fn a_stopped_sender_says_goodbye_after_its_last_page() {
     assert_eq!(sender.poll(NOW + 10 * SECOND), None);
 }
 
+/// A sender that has stopped, and its goodbye, which has no answer yet.
+fn stopped() -> (PageSender, CallId) {
+    let mut sender = PageSender::new(config());
+    sender.update([total("a", 5, 1)], NOW);
+    drain(&mut sender, NOW);
+    sender.stop();
+    let (id, StoreCall::Publish(bye)) = sender.poll(NOW).unwrap() else {
+        panic!("a goodbye");
+    };
+    assert_eq!(Sent::of(&bye).headers.kind, PageKind::Bye);
+    (sender, id)
+}
+
+#[test]
+fn a_goodbye_before_a_new_connection_is_said_again_after_the_pages() {
+    let (mut sender, bye) = stopped();
+    sender.reconnected(NOW + SECOND);
+    let (partitions, StoreCall::CompareAndSet(..)) = sender.poll(NOW + SECOND).unwrap() else {
+        panic!("the number of partitions");
+    };
+    sender.answer(partitions, Ok(StoreReply::Stored(1)), NOW + SECOND);
+    // The new connection takes the goodbye, before or after the pages that the store may have lost.
+    sender.answer(bye, Ok(StoreReply::Stored(2)), NOW + SECOND);
+    assert!(!sender.is_finished());
+    let kinds: Vec<_> = drain(&mut sender, NOW + SECOND)
+        .iter()
+        .map(|sent| (sent.page, sent.headers.kind))
+        .collect();
+    assert_eq!(kinds, [(1, PageKind::Page), (0, PageKind::Bye)]);
+    assert!(sender.is_finished());
+    assert_eq!(sender.stats(NOW + SECOND).waiting, 0);
+}
+
+#[test]
+fn a_refresh_does_not_overtake_the_last_goodbye() {
+    let (mut sender, bye) = stopped();
+    let later = NOW + 60 * SECOND;
+    assert_eq!(sender.poll(later), None);
+    sender.answer(bye, Err(StoreError::Unavailable(String::new())), later);
+    let later = later + SECOND;
+    let kinds: Vec<_> = drain(&mut sender, later)
+        .iter()
+        .map(|sent| (sent.page, sent.headers.kind))
+        .collect();
+    assert_eq!(
+        kinds,
+        [(1, PageKind::Page), (0, PageKind::Bye)],
+        "the pages first"
+    );
+    assert!(sender.is_finished());
+    assert_eq!(sender.stats(later).waiting, 0);
+}
+
 /// A report of a stream to this gateway.
 fn stream(name: &str, start: u64, time: u64, value: i64) -> SentItem {
     SentItem::Stream(Point {

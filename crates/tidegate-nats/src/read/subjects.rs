@@ -20,7 +20,7 @@ pub(super) struct SubjectCheck {
     given: HashSet<u64>,
     /// Listed subjects without a message; `None`: the list has not come yet.
     missing: Option<HashSet<u64>>,
-    /// When the goal of the list was asked for, until the read has said that it is current as of then.
+    /// When the read began, until it has said that it is current as of then.
     listed: Option<Instant>,
 }
 
@@ -42,19 +42,20 @@ impl SubjectCheck {
         self.forget_if_complete();
     }
 
-    /// Takes the list of all subjects, which was asked for when the goal of the time `asked` was reached.
-    pub(super) fn list(&mut self, subjects: impl IntoIterator<Item = String>, asked: Instant) {
-        self.listed = Some(asked);
+    /// Takes the list of all subjects, which was asked for when a goal was reached. `begun`: when the read began. What it gave
+    /// was the newest message of its subject then.
+    pub(super) fn list(&mut self, subjects: impl IntoIterator<Item = String>, begun: Instant) {
+        self.listed = Some(begun);
         let hashes = subjects.into_iter().map(|subject| self.hasher.hash_one(subject));
         self.missing = Some(hashes.filter(|hash| !self.given.contains(hash)).collect());
         self.forget_if_complete();
     }
 
-    /// Whether the last listed subject has come, and the goal is not older than `max_age`. It is said once.
+    /// Whether the last listed subject has come, and the read began at most `max_age` ago. It is said once.
     pub(super) fn take_listed(&mut self, now: Instant, max_age: Duration) -> bool {
         let is_complete = self.is_complete();
         let listed = self.listed.take_if(|_| is_complete);
-        listed.is_some_and(|asked| now.duration_since(asked) <= max_age)
+        listed.is_some_and(|begun| now.duration_since(begun) <= max_age)
     }
 
     fn forget_if_complete(&mut self) {

@@ -95,6 +95,11 @@ impl ConfigType {
 pub struct Settings(Arc<dyn Any + Send + Sync>);
 
 impl Settings {
+    /// Options that were changed after they were decoded.
+    pub fn of<C: Send + Sync + 'static>(options: C) -> Self {
+        Self(Arc::new(options))
+    }
+
     /// The options as the type that the factory named.
     pub fn get<C: Send + Sync + 'static>(&self) -> Arc<C> {
         self.0

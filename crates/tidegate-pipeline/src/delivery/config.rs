@@ -11,7 +11,7 @@ use super::retry_on::RetryStatus;
 use super::shape::Shape;
 use super::temporality::TemporalityChoice;
 use crate::batch::{Batching, Sizer};
-use tidegate_config::{ByteSize, Node, Problems};
+use tidegate_config::{ByteSize, Decode as _, Node, Problems};
 
 tidegate_config::choices! {
     /// Treatment of a batch that arrives when the queue is full.
@@ -178,18 +178,39 @@ impl RetryConfig {
             cx.at(at.child("multiplier"))
                 .error(format!("must be between 1 and {MAX_MULTIPLIER}"));
         }
-        for (name, interval) in [
+        self.check_intervals(at, cx);
+    }
+
+    /// Names all intervals that are too long in one problem, with both ways out of it.
+    fn check_intervals(&self, at: &Node, cx: &mut Problems) {
+        let Some(limit) = self.max_elapsed_time.filter(|limit| !limit.is_zero()) else {
+            return;
+        };
+        let intervals = [
             ("initial_interval", self.initial_interval),
             ("max_interval", self.max_interval),
-        ] {
-            if self
-                .max_elapsed_time
-                .is_some_and(|max| !max.is_zero() && max < interval)
-            {
-                cx.at(at.child("max_elapsed_time"))
-                    .error(format!("must not be less than `{name}`"));
-            }
-        }
+        ];
+        let longer = intervals.into_iter().filter(|(_, interval)| *interval > limit);
+        let longer: Vec<_> = longer.collect();
+        let Some(longest) = longer.iter().map(|(_, interval)| interval).max() else {
+            return;
+        };
+        let named = longer.iter().map(|(name, interval)| {
+            let is_default = at.get(name).is_none();
+            let origin = if is_default { "default " } else { "" };
+            format!("`{name}` ({origin}{})", interval.show())
+        });
+        let named = named.collect::<Vec<_>>().join(" and ");
+        let shorter = longer
+            .iter()
+            .map(|(name, _)| format!("`{name}: {}`", limit.show()));
+        let shorter = shorter.collect::<Vec<_>>().join(" and ");
+        cx.at(at.child("max_elapsed_time"))
+            .help(format!(
+                "set `max_elapsed_time: {}` or more, or set {shorter}",
+                longest.show()
+            ))
+            .error(format!("must not be less than {named}"));
     }
 
     /// The retry schedule, if retries are enabled. With `patient`, retries never end, because nothing is lost.
@@ -261,6 +282,53 @@ impl Delivery {
             isolate: self.queue.isolate_refused,
             max_bytes: self.queue.max_request_size.unwrap_or(MAX_REQUEST_SIZE).as_usize(),
             max_items: self.queue.max_request_items.unwrap_or(usize::MAX).max(1),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tidegate_config::parse_text;
+
+    use super::*;
+
+    fn problems(retry: &str) -> String {
+        let mut cx = Problems::default();
+        let node = parse_text("a.yaml", retry, &mut cx).unwrap();
+        RetryConfig::decode(&node, &mut cx);
+        cx.to_string()
+    }
+
+    #[test]
+    fn all_intervals_beyond_the_time_limit_are_one_problem_with_its_cure() {
+        for (retry, message, help) in [
+            (
+                "max_elapsed_time: 3s",
+                "must not be less than `initial_interval` (default 5s) and `max_interval` (default 30s)",
+                "set `max_elapsed_time: 30s` or more, or set `initial_interval: 3s` and `max_interval: 3s`",
+            ),
+            (
+                "max_elapsed_time: 5s",
+                "must not be less than `max_interval` (default 30s)",
+                "set `max_elapsed_time: 30s` or more, or set `max_interval: 5s`",
+            ),
+            (
+                "{max_elapsed_time: 8s, max_interval: 8s, initial_interval: 1m}",
+                "must not be less than `initial_interval` (1m)",
+                "set `max_elapsed_time: 1m` or more, or set `initial_interval: 8s`",
+            ),
+        ] {
+            let problems = problems(retry);
+            assert_eq!(problems.matches("error: ").count(), 1, "{problems}");
+            assert!(problems.contains(message), "{problems}");
+            assert!(problems.contains(&format!("help: {help}")), "{problems}");
+        }
+        for cured in [
+            "max_elapsed_time: 0s",
+            "max_elapsed_time: 30s",
+            "{max_elapsed_time: 3s, initial_interval: 3s, max_interval: 3s}",
+        ] {
+            assert_eq!(problems(cured), "");
         }
     }
 }

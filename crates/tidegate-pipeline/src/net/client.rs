@@ -19,7 +19,7 @@ use tokio::net::{TcpStream, UnixStream};
 use tokio_rustls::TlsConnector;
 
 use super::stream::Stream;
-use super::tls::{TlsClient, TlsClientConfig, TlsError};
+use super::tls::{TlsClient, TlsClientConfig, TlsError, with_remedy};
 use super::via::Proxy;
 
 /// The timeout for opening a connection. The next attempt may reach another address.
@@ -114,7 +114,8 @@ impl Connector {
             Some(tls) if secure => {
                 let name = self.server_name.map_or_else(|| host_name(&uri), Ok)?;
                 let config = tls.current().map_err(io::Error::other)?;
-                let stream = TlsConnector::from(config).connect(name, stream).await?;
+                let connected = TlsConnector::from(config).connect(name, stream).await;
+                let stream = connected.map_err(with_remedy)?;
                 Ok(Stream::Tls(Box::new(stream.into())))
             }
             _ => Ok(stream),

@@ -189,7 +189,7 @@ impl PageServer {
         };
         let server = handler.open(config).await;
         let server = server.map_err(|error| base.error(error.to_string()))?;
-        tracing::info!(component = %base.id, endpoint = %server.local(), "serving");
+        tracing::info!(component = %base.path, endpoint = %server.local(), "serving");
         *self.lock() = Some(server);
         Ok(())
     }

@@ -227,6 +227,63 @@ async fn handshake(
     connector.connect(name, connect(server).await).await
 }
 
+/// A self-signed certificate for this name, and its key.
+fn self_signed(name: &str, is_ca: rcgen::IsCa) -> (String, String) {
+    let key = rcgen::KeyPair::generate().unwrap();
+    let mut params = rcgen::CertificateParams::new(vec![name.to_owned()]).unwrap();
+    // Another name than that of `authority`.
+    params
+        .distinguished_name
+        .push(rcgen::DnType::CommonName, "self-signed");
+    params.is_ca = is_ca;
+    let certificate = params.self_signed(&key).unwrap();
+    (certificate.pem(), key.serialize_pem())
+}
+
+/// The error of a client that trusts `trusted` and expects `gateway.test`, at a server with this certificate and key.
+async fn refusal((cert, key): (String, String), trusted: String) -> Option<String> {
+    let tls = TlsServerConfig {
+        cert_pem: secret(cert),
+        key_pem: secret(key),
+        ..TlsServerConfig::default()
+    };
+    let limits = ConnectionLimits {
+        tls: Some(tls.build(&[]).unwrap()),
+        ..ConnectionLimits::plain(8)
+    };
+    let server = start("127.0.0.1:0", limits).await;
+    let client = TlsClientConfig {
+        ca_pem: secret(trusted),
+        server_name_override: Some("gateway.test".to_owned()),
+        ..TlsClientConfig::default()
+    };
+    let connector = Connector::new(None, client::UseTls::Always, &client, &[]).unwrap();
+    let url = format!("https://{}/", server.local());
+    let refused = connector.connect(url.parse().unwrap()).await.err();
+    refused.map(|error| error.to_string())
+}
+
+#[tokio::test]
+async fn the_error_of_a_handshake_names_the_remedy() {
+    let unconstrained = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
+    let (ca, issuer) = authority();
+    let of_authority = self_signed("gateway.test", unconstrained);
+    let plain = self_signed("gateway.test", rcgen::IsCa::ExplicitNoCa);
+    let renamed = leaf(&issuer, "other.test");
+    let good = leaf(&issuer, "gateway.test");
+    for (pair, trusted, expected) in [
+        (of_authority.clone(), of_authority.0, "with `CA:FALSE`"),
+        (plain.clone(), ca.pem(), "set `ca_file`"),
+        (renamed, ca.pem(), "`server_name_override`"),
+    ] {
+        let error = refusal(pair, trusted).await.unwrap_or_default();
+        assert!(error.starts_with("invalid peer certificate: "), "{error}");
+        assert!(error.contains(expected), "{error}");
+    }
+    assert_eq!(refusal(plain.clone(), plain.0).await, None);
+    assert_eq!(refusal(good, ca.pem()).await, None);
+}
+
 #[tokio::test]
 async fn a_renewed_certificate_is_served_without_restart_and_a_broken_one_not() {
     let dir = tempfile::tempdir().unwrap();

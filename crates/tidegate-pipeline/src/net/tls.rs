@@ -3,6 +3,7 @@
 //! TLS with rustls and the Collector's option names, for servers and clients.
 
 mod pem;
+mod remedy;
 
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
@@ -14,6 +15,7 @@ use rustls::server::WebPkiClientVerifier;
 use rustls::{ClientConfig, RootCertStore, ServerConfig, SupportedProtocolVersion};
 
 use self::pem::{KeyPair, Pem, certificates};
+pub(super) use self::remedy::with_remedy;
 use super::reload::Reloading;
 use tidegate_config::{Node, Problems, Secret};
 

@@ -46,12 +46,10 @@ proptest! {
         keep in 0_i64..6,
     ) {
         let rules = format!("  - alert: A\n    expr: m\n    for: {hold}m\n    keep_firing_for: {keep}m\n");
-        let mut group = state(&rules, RuleOptions::default());
-        let mut answers = Answers::default();
+        let mut rules = Evaluator::new(&rules);
         for (minute, is_there) in history.iter().enumerate() {
-            answers.set("m", if *is_there { &[("host=a", 1.0)] } else { &[] });
-            group.evaluate(minute as Millis * MINUTE, &mut answers);
-            let found: Vec<_> = states(&group);
+            rules.evaluate(minute as Millis * MINUTE, if *is_there { SERIES } else { &[] });
+            let found = rules.states();
             let expected: Vec<_> = expected(&history[..=minute], hold, keep).into_iter().collect();
             prop_assert_eq!(found, expected, "at minute {}", minute);
         }
@@ -59,16 +57,14 @@ proptest! {
 
     #[test]
     fn each_series_of_a_rule_ends_once(history in proptest::collection::vec(0_u8..8, 1..40)) {
-        let mut group = state("  - record: r\n    expr: m\n", RuleOptions::default());
-        let mut answers = Answers::default();
+        let mut rules = Evaluator::new("  - record: r\n    expr: m\n");
         let mut open = std::collections::BTreeSet::new();
         for (minute, bits) in history.iter().copied().enumerate() {
             let hosts = [("host=a", 1_u8), ("host=b", 2), ("host=c", 4)];
             let there = hosts.into_iter().filter(|(_, bit)| bits & *bit != 0);
             let vector: Vec<(&str, f64)> = there.map(|(host, _)| (host, 1.0)).collect();
-            answers.set("m", &vector);
-            group.evaluate(minute as Millis * MINUTE, &mut answers);
-            for sample in std::mem::take(&mut answers.appended) {
+            rules.evaluate(minute as Millis * MINUTE, &vector);
+            for sample in std::mem::take(&mut rules.answers.appended) {
                 if sample.is_marker() {
                     prop_assert!(open.remove(&sample.labels));
                 } else {

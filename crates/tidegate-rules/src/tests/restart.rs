@@ -6,90 +6,79 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// A group that was evaluated at 0 and at a minute, with its bytes.
+/// The bytes of a group after evaluations at these times.
 fn saved(rules: &str, evaluations: &[Millis]) -> Vec<u8> {
-    let mut group = state(rules, RuleOptions::default());
-    let mut answers = Answers::default();
-    answers.set("m", &[("host=a", 7.0), ("host=b", 8.0)]);
+    let mut rules = Evaluator::new(rules);
     for at in evaluations {
-        group.evaluate(*at, &mut answers);
+        rules.evaluate(*at, &[("host=a", 7.0), ("host=b", 8.0)]);
     }
-    save([&group], evaluations.last().copied().unwrap_or(0))
+    save([&rules.group], evaluations.last().copied().unwrap_or(0))
 }
 
 /// A group that starts from bytes at a time.
-fn restored(bytes: &[u8], at: Millis) -> GroupState {
-    let mut group = state(ALERT, RuleOptions::default());
+fn restored(bytes: &[u8], at: Millis) -> Evaluator {
+    let mut rules = Evaluator::new(ALERT);
     let mut alerts = SavedAlerts::decode(bytes).unwrap();
-    assert_eq!(alerts.restore(&mut group, at), 2);
+    assert_eq!(alerts.restore(&mut rules.group, at), 2);
     assert!(alerts.is_empty());
-    group
+    rules
 }
 
 #[test]
 fn a_pending_alert_goes_on_after_a_restart() {
-    let bytes = saved(ALERT, &[0, MINUTE]);
-    let mut group = restored(&bytes, 10 * MINUTE);
-    let mut answers = Answers::default();
-    answers.set("m", &[("host=a", 7.0)]);
-    group.evaluate(10 * MINUTE, &mut answers);
+    let mut rules = restored(&saved(ALERT, &[0, MINUTE]), 10 * MINUTE);
+    rules.evaluate(10 * MINUTE, SERIES);
     // A minute of two has passed before the restart.
-    assert_eq!(states(&group), [AlertState::Pending]);
-    group.evaluate(11 * MINUTE, &mut answers);
-    assert_eq!(states(&group), [AlertState::Firing]);
+    assert_eq!(rules.states(), [AlertState::Pending]);
+    rules.evaluate(11 * MINUTE, SERIES);
+    assert_eq!(rules.states(), [AlertState::Firing]);
 }
 
 #[test]
 fn a_firing_alert_fires_at_once_after_a_restart() {
-    let bytes = saved(ALERT, &[0, 2 * MINUTE]);
-    let mut group = restored(&bytes, 3 * MINUTE);
-    let mut answers = Answers::default();
-    group.evaluate(3 * MINUTE, &mut answers);
-    assert_eq!(states(&group).len(), 0);
-    answers.set("m", &[("host=a", 7.0)]);
-    group.evaluate(4 * MINUTE, &mut answers);
-    assert_eq!(states(&group), [AlertState::Firing]);
-    let (_, alert) = group.alerts().next().unwrap();
+    let mut rules = restored(&saved(ALERT, &[0, 2 * MINUTE]), 3 * MINUTE);
+    rules.evaluate(3 * MINUTE, &[]);
+    assert_eq!(rules.states().len(), 0);
+    rules.evaluate(4 * MINUTE, SERIES);
+    assert_eq!(rules.states(), [AlertState::Firing]);
+    let alert = rules.alert();
     assert_eq!((alert.active_at, alert.fired_at), (0, Some(2 * MINUTE)));
 }
 
 #[test]
 fn an_alert_that_waits_for_its_series_outlasts_a_second_restart() {
-    let bytes = saved(ALERT, &[0, MINUTE]);
-    let mut group = restored(&bytes, 10 * MINUTE);
-    let mut answers = Answers::default();
-    group.evaluate(10 * MINUTE, &mut answers);
-    assert_eq!((states(&group).len(), group.waiting()), (0, 2));
-    let bytes = save([&group], 11 * MINUTE);
-    let mut group = restored(&bytes, 20 * MINUTE);
-    answers.set("m", &[("host=a", 7.0)]);
-    group.evaluate(20 * MINUTE, &mut answers);
-    assert_eq!(states(&group), [AlertState::Pending]);
-    let (_, alert) = group.alerts().next().unwrap();
-    assert_eq!(alert.active_at, 19 * MINUTE, "a minute of two has passed");
-    group.evaluate(21 * MINUTE, &mut answers);
-    assert_eq!(states(&group), [AlertState::Firing]);
-    group.evaluate(31 * MINUTE, &mut answers);
-    assert_eq!(group.waiting(), 0, "the other one is forgotten after ten minutes");
+    let mut rules = restored(&saved(ALERT, &[0, MINUTE]), 10 * MINUTE);
+    rules.evaluate(10 * MINUTE, &[]);
+    assert_eq!((rules.states().len(), rules.group.waiting()), (0, 2));
+    let bytes = save([&rules.group], 11 * MINUTE);
+    let mut rules = restored(&bytes, 20 * MINUTE);
+    rules.evaluate(20 * MINUTE, SERIES);
+    assert_eq!(rules.states(), [AlertState::Pending]);
+    assert_eq!(rules.alert().active_at, 19 * MINUTE, "a minute of two has passed");
+    rules.evaluate(21 * MINUTE, SERIES);
+    assert_eq!(rules.states(), [AlertState::Firing]);
+    rules.evaluate(31 * MINUTE, SERIES);
+    assert_eq!(
+        rules.group.waiting(),
+        0,
+        "the other one is forgotten after ten minutes"
+    );
 }
 
 #[test]
 fn an_alert_whose_series_does_not_come_back_is_forgotten() {
-    let bytes = saved(ALERT, &[0, 2 * MINUTE]);
-    let mut group = restored(&bytes, 3 * MINUTE);
-    let mut answers = Answers::default();
-    answers.set("m", &[("host=a", 7.0)]);
-    group.evaluate(20 * MINUTE, &mut answers);
-    assert_eq!(states(&group), [AlertState::Pending]);
+    let mut rules = restored(&saved(ALERT, &[0, 2 * MINUTE]), 3 * MINUTE);
+    rules.evaluate(20 * MINUTE, SERIES);
+    assert_eq!(rules.states(), [AlertState::Pending]);
 }
 
 #[test]
 fn alerts_of_other_rules_stay() {
     let bytes = saved("  - alert: B\n    expr: m\n", &[0]);
-    let mut group = state(ALERT, RuleOptions::default());
+    let mut rules = Evaluator::new(ALERT);
     let mut alerts = SavedAlerts::decode(&bytes).unwrap();
     assert_eq!(alerts.len(), 2);
-    assert_eq!(alerts.restore(&mut group, 0), 0);
+    assert_eq!(alerts.restore(&mut rules.group, 0), 0);
 }
 
 #[test]

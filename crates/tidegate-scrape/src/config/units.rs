@@ -3,6 +3,7 @@
 //! Values in Prometheus's spelling: `10MB`, and scalars of any kind as text.
 
 use tidegate_config::{ByteSize, Decode, Node, Problems, TypeHelp, YamlType, wrong_type};
+pub use tidegate_prometheus::relabel::ScalarText;
 
 /// A number of bytes in Prometheus's spelling, where `KB` is 1,024 bytes as well as `KiB`; 0 means no limit.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
@@ -54,27 +55,6 @@ impl Decode for PromBytes {
 
     fn show(&self) -> String {
         ByteSize(self.0).to_string()
-    }
-}
-
-/// A scalar as text, because Prometheus accepts `regex: true` and `replacement: 1`.
-#[derive(Clone, Debug, Default, Eq, PartialEq)]
-pub struct ScalarText(pub String);
-
-impl Decode for ScalarText {
-    fn decode(node: &Node, cx: &mut Problems) -> Option<Self> {
-        match node.as_text() {
-            Some(text) => Some(Self(text.to_owned())),
-            None => wrong_type(node, cx),
-        }
-    }
-
-    fn type_help() -> TypeHelp {
-        TypeHelp::plain("string").accepting(YamlType::Scalar)
-    }
-
-    fn show(&self) -> String {
-        self.0.show()
     }
 }
 

@@ -5,6 +5,8 @@
 //! `collector` and `prometheus` write a draft. `prune` checks the draft as the gateway does, and removes what is not valid.
 //! All that gets lost goes into the `report`.
 
+mod admin;
+mod alerting;
 mod collector;
 mod prometheus;
 mod prune;
@@ -33,7 +35,7 @@ use crate::print_line;
     after_help = "The configuration is on standard output. Standard error has one line for each thing that it can't \
 carry over, with the replacement, and a last line with counts. `${env:NAME}` stays a reference. Secrets in the file \
 are in the output too. Comments are lost.\n\nExit code 0 when at least one pipeline was converted, 1 otherwise. With \
-`--strict`, 1 also when anything was left out.\n\nExamples:\n  tidegate config convert otelcol.yaml > gateway.yaml\n  \
+`--strict`, 1 also when anything was left out.\n\nExamples:\n  tidegate config convert otelcol.yaml --with-admin > gateway.yaml\n  \
 tidegate config convert prometheus.yml --output gateway.yaml\n  tidegate config convert scrape.yml --from vmagent \
 --remote-write-url http://vm:8428/api/v1/write"
 )]
@@ -50,6 +52,9 @@ pub(super) struct ConvertArgs {
     /// A value of vmagent's `-remoteWrite.url`. Repeat it for several
     #[arg(long = "remote-write-url", value_name = "URL")]
     remote_write_urls: Vec<String>,
+    /// Add the extension `admin` on 127.0.0.1:8080, which `top`, `tap` and `query` ask
+    #[arg(long)]
+    with_admin: bool,
     /// Exit with code 1 if anything was left out
     #[arg(long)]
     strict: bool,
@@ -89,15 +94,18 @@ pub(super) fn run(args: &ConvertArgs) -> Result<(), Failure> {
     check_output(args)?;
     let format = format(args, &root)?;
     let mut report = Report::default();
-    let converted = convert(root, format, &args.remote_write_urls, &problems, &mut report);
+    let mut converted = convert(root, format, &args.remote_write_urls, &problems, &mut report);
+    let note = converted
+        .as_mut()
+        .and_then(|root| add_admin(root, args.with_admin));
     eprint!("{}", report.text(problems.sources()));
     let Some(root) = converted else {
         eprintln!("nothing could be converted: no pipeline has both a receiver and an exporter");
         return Err(Failure::Reported);
     };
     write(&print_yaml(&root), args.output.as_deref())?;
-    if !has_admin(&root) {
-        eprintln!("{ADMIN_NOTE}");
+    if let Some(note) = note {
+        eprintln!("{note}");
     }
     eprintln!("converted: {}; left out: {}", counts(&root), report.count());
     if args.strict && report.count() > 0 {
@@ -122,17 +130,16 @@ fn convert(
     prune::valid(draft, problems, report)
 }
 
-const ADMIN_NOTE: &str = "note: commands such as `tidegate top` query the extension `admin`, which the file lacks: add \
-`admin: ` to `extensions`, and `admin` to `service::extensions`";
-
-/// Whether commands can query the gateway.
-fn has_admin(root: &Node) -> bool {
-    let extensions = root.get("service").and_then(|service| service.get("extensions"));
-    let mut ids = extensions.and_then(Node::as_list).unwrap_or_default().iter();
-    ids.any(|id| {
-        id.as_str()
-            .is_some_and(|id| id.split('/').next() == Some("admin"))
-    })
+/// Adds the extension `admin` if it is wanted and missing. Returns the remark about it.
+fn add_admin(root: &mut Node, is_wanted: bool) -> Option<&'static str> {
+    if admin::is_in(root) {
+        return None;
+    }
+    if !is_wanted {
+        return Some(admin::MISSING);
+    }
+    admin::add(root);
+    Some(admin::ADDED)
 }
 
 /// The format that was asked for, or that the sections of the file show.

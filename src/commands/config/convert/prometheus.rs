@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
-//! Files of Prometheus and vmagent: the file becomes the `config` of a `prometheus` receiver, without `remote_write`.
+//! Files of Prometheus and vmagent: the file becomes the `config` of a `prometheus` receiver, without `remote_write` and rules.
 //!
 //! The receiver knows which sections and options of Prometheus it can't take. So their removal is left to the check.
 
+use super::alerting;
 use super::map_of;
 use super::remote_write::Outputs;
 use super::report::Report;
@@ -12,22 +13,14 @@ use crate::config::{Node, without_references};
 /// The address of the page that shows the metrics if the file names no other destination.
 const PAGE: &str = "127.0.0.1:9464";
 
-/// The configuration with one pipeline of metrics. `urls` are further destinations.
+/// The configuration with a pipeline of metrics, and one of recorded series if there are rules. `urls` are further
+/// destinations.
 pub(super) fn draft(mut root: Node, urls: &[String], is_vmagent: bool, report: &mut Report) -> Node {
     report.omit_prefix("receivers::prometheus::config::");
     if is_vmagent {
         root.change_strings(&with_variables);
     } else {
         root.change_strings(&without_references);
-    }
-    if let Some(interval) = root
-        .get_mut("global")
-        .and_then(|global| global.take("evaluation_interval"))
-    {
-        report.add(
-            &interval,
-            "the receiver evaluates no rules: set `interval` of the `rules` extension",
-        );
     }
     let span = root.span();
     let mut outputs = Outputs::new(span);
@@ -39,15 +32,36 @@ pub(super) fn draft(mut root: Node, urls: &[String], is_vmagent: bool, report: &
         }
     }
     urls.iter().for_each(|url| outputs.add_url(url));
+    let has_rules = !is_vmagent && alerting::take(&mut root, &mut outputs, report);
+    if let Some(interval) = root
+        .get_mut("global")
+        .and_then(|global| global.take("evaluation_interval"))
+    {
+        report.add(
+            &interval,
+            "the receiver evaluates no rules: set `interval` of the `rules` extension",
+        );
+    }
     if outputs.is_empty() {
         report.note(format!(
             "the file has no `remote_write`: the exporter `prometheus` shows the metrics on http://{PAGE}/metrics"
         ));
         outputs.add_page(PAGE);
+    } else if has_rules {
+        report.note(format!(
+            "rules read the metrics of the exporter `prometheus`, which shows them on http://{PAGE}/metrics"
+        ));
+        outputs.add_page(PAGE);
     }
     let receiver = map_of(span, [("config", root)]);
-    let mut document = map_of(span, [("receivers", map_of(span, [("prometheus", receiver)]))]);
-    outputs.finish(&mut document, Node::of_text("prometheus", span));
+    let mut receivers = map_of(span, [("prometheus", receiver)]);
+    let mut pipelines = vec![("metrics", "prometheus")];
+    if has_rules {
+        receivers.set("rules", Node::empty_map(span));
+        pipelines.push(("metrics/rules", "rules"));
+    }
+    let mut document = map_of(span, [("receivers", receivers)]);
+    outputs.finish(&mut document, &pipelines);
     document
 }
 

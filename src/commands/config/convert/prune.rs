@@ -231,7 +231,11 @@ fn culprit(chain: &[PathStep<'_>]) -> usize {
         // A pipeline needs both.
         ["service", "pipelines", _, "receivers" | "exporters"] => 3,
         [section, _, options @ ..] => match class_of(section) {
-            Some(class) if options.iter().any(|key| is_vital(class, key)) => 2,
+            Some(class) if options.iter().any(|key| is_vital(class, key)) => match rule(chain, &keys) {
+                // An Alertmanager is a client: it goes alone.
+                item if class == Class::Extension && item < chain.len() => item,
+                _ => 2,
+            },
             Some(_) => rule(chain, &keys),
             None => chain.len(),
         },

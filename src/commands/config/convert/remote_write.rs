@@ -97,10 +97,10 @@ impl Outputs {
                 }
                 (key, _) => match extension(key, value, report) {
                     Some((kind, options)) => {
-                        let authenticator = id.replacen(EXPORTER, kind, 1);
+                        let name = id.strip_prefix(EXPORTER).unwrap_or_default();
+                        let authenticator = self.add_extension(kind, name.trim_start_matches('/'), options);
                         let name = Node::of_text(&authenticator, value.span());
                         exporter.set("auth", map_of(value.span(), [("authenticator", name)]));
-                        self.extensions.set(&authenticator, options);
                     }
                     None => report.add(value, format!("not in tidegate: {}", instead(key))),
                 },
@@ -123,8 +123,20 @@ impl Outputs {
             .set("prometheus", map_of(self.span, [("endpoint", endpoint)]));
     }
 
-    /// Adds the sections to a configuration, with a pipeline from a receiver to all exporters.
-    pub(super) fn finish(self, document: &mut Node, receiver: Node) {
+    /// Adds an extension, and gives its id. If another has the name, it gets a number.
+    pub(super) fn add_extension(&mut self, kind: &str, name: &str, options: Node) -> String {
+        let first = match name {
+            "" => kind.to_owned(),
+            name => format!("{kind}/{name}"),
+        };
+        let count = self.extensions.as_map().map_or(0, <[_]>::len);
+        let id = free_id(&self.extensions, first, kind, count);
+        self.extensions.set(&id, options);
+        id
+    }
+
+    /// Adds the sections to a configuration, with pipelines to all exporters. Each is named with its receiver.
+    pub(super) fn finish(self, document: &mut Node, pipelines: &[(&str, &str)]) {
         let Self {
             exporters,
             extensions,
@@ -135,14 +147,18 @@ impl Outputs {
             let ids = entries.map(|entry| Node::of_text(&entry.key, span));
             Node::of_items(ids.collect(), span)
         };
-        let receivers = Node::of_items(vec![receiver], span);
-        let pipeline = map_of(span, [("receivers", receivers), ("exporters", ids(&exporters))]);
+        let mut all = Node::empty_map(span);
+        for (id, receiver) in pipelines {
+            let receivers = Node::of_items(vec![Node::of_text(receiver, span)], span);
+            let pipeline = [("receivers", receivers), ("exporters", ids(&exporters))];
+            all.set(id, map_of(span, pipeline));
+        }
         let mut service = Node::empty_map(span);
         let has_extensions = extensions.as_map().is_some_and(|entries| !entries.is_empty());
         if has_extensions {
             service.set("extensions", ids(&extensions));
         }
-        service.set("pipelines", map_of(span, [("metrics", pipeline)]));
+        service.set("pipelines", all);
         document.set("exporters", exporters);
         if has_extensions {
             document.set("extensions", extensions);
@@ -157,12 +173,17 @@ impl Outputs {
             "" => EXPORTER.to_owned(),
             name => format!("{EXPORTER}/{name}"),
         };
-        let further = (count + 1..=2 * count + 2).map(|number| format!("{EXPORTER}/{number}"));
-        let mut free = std::iter::once(first.clone())
-            .chain(further)
-            .filter(|id| self.exporters.get(id).is_none());
-        free.next().unwrap_or_else(|| first.clone())
+        free_id(&self.exporters, first, EXPORTER, count)
     }
+}
+
+/// The first id, or if a section of `count` components has it, one with a number.
+fn free_id(section: &Node, first: String, kind: &str, count: usize) -> String {
+    let further = (count + 1..=2 * count + 2).map(|number| format!("{kind}/{number}"));
+    let mut free = std::iter::once(first.clone())
+        .chain(further)
+        .filter(|id| section.get(id).is_none());
+    free.next().unwrap_or(first)
 }
 
 /// The options of a map under their names here. Reports the others.
@@ -177,7 +198,8 @@ fn renamed(from: &Node, names: &OptionPairs, report: &mut Report) -> Node {
     to
 }
 
-fn tls(from: &Node, report: &mut Report) -> Node {
+/// The options of `tls_config` under their names here.
+pub(super) fn tls(from: &Node, report: &mut Report) -> Node {
     let mut tls = renamed(from, TLS, report);
     for key in ["min_version", "max_version"] {
         let Some(version) = tls.get_mut(key) else { continue };
@@ -192,7 +214,7 @@ fn tls(from: &Node, report: &mut Report) -> Node {
 }
 
 /// The type and the options of the extension that has some credentials.
-fn extension(key: &str, value: &Node, report: &mut Report) -> Option<(&'static str, Node)> {
+pub(super) fn extension(key: &str, value: &Node, report: &mut Report) -> Option<(&'static str, Node)> {
     let span = value.span();
     Some(match key {
         "basic_auth" => {

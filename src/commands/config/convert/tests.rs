@@ -287,20 +287,81 @@ fn prometheus_becomes_a_receiver_and_an_exporter_for_each_remote_write() {
             "  basicauth/mimir:\n    client_auth:\n      username: u\n      password_file: /etc/p",
             "min_version: \"1.2\"",
             "initial_interval: \"1s\"",
+            "  rules:\n    files:\n      - rules.yml\n    interval: \"15s\"\n    external_labels:\n      cluster: a\n",
+            "    alertmanagers:\n      - endpoint: \"http://am:9093\"\n",
+            "    metrics/rules:\n      receivers:\n        - rules\n",
         ],
     );
     has_all(
         &report,
         &[
-            "in.yaml:3: global::evaluation_interval: the receiver evaluates no rules",
-            "in.yaml:5: rule_files: `rule_files` is not supported; name the files in `files` of the `rules` extension",
-            "in.yaml:6: alerting: ",
+            "note: rules read the metrics of the exporter `prometheus`",
+            "note: `admin` keeps a history of 10m",
             "in.yaml:18: remote_write[0]::write_relabel_configs: not in tidegate: use `metric_relabel_configs`",
             "in.yaml:20: remote_write[1]::queue_config::max_shards: not in tidegate: use `sending_queue`",
         ],
     );
-    assert_eq!(report.lines().count(), 5, "{report}");
+    assert_eq!(report.lines().count(), 4, "{report}");
     assert!(!output.contains("evaluation_interval"), "{output}");
+}
+
+#[test]
+fn alerting_becomes_alertmanagers_with_credentials_and_relabelling() {
+    let text = "global: {evaluation_interval: 15s, rule_query_offset: 1s}
+rule_files: [a.yml]
+alerting:
+  alert_relabel_configs:
+    - {source_labels: [a], target_label: b, replacement: '${1}'}
+    - {source_labels: [a], action: drop, if: x}
+  alertmanagers:
+    - {static_configs: [{targets: ['a:9093', 'b:9093']}], basic_auth: {username: u, password_file: /p}, api_version: v2}
+    - scheme: https
+      path_prefix: /am
+      timeout: 5s
+      tls_config: {ca_file: /ca.pem}
+      authorization: {credentials_file: /t}
+      static_configs: [{targets: ['c:9093']}]
+      alert_relabel_configs: [{action: labeldrop, regex: replica}]
+    - {static_configs: [{targets: ['d:9093']}], tls_config: {min_version: TLS99}}
+    - {dns_sd_configs: [{names: [e]}]}
+scrape_configs: [{job_name: a, static_configs: [{targets: ['b:1']}]}]
+";
+    let (output, report) = converted(text, SourceFormat::Prometheus, &[]);
+    has_all(
+        &output,
+        &[
+            "endpoint: \"http://a:9093\"\n        auth:\n          authenticator: basicauth/alertmanager\n",
+            "endpoint: \"http://b:9093\"\n        auth:\n          authenticator: basicauth/alertmanager\n",
+            "endpoint: \"https://c:9093\"\n",
+            "ca_file: /ca.pem",
+            "authenticator: bearertokenauth/alertmanager",
+            "action: labeldrop",
+            "replacement: \"$${1}\"",
+            "query_offset: \"1s\"",
+        ],
+    );
+    for absent in ["d:9093", "action: drop"] {
+        assert!(!output.contains(absent), "{absent}: {output}");
+    }
+    has_all(
+        &report,
+        &[
+            "in.yaml:6: ",
+            "in.yaml:16: ",
+            "so all of `extensions::rules::alertmanagers[3]` is left out",
+            "in.yaml:17: alerting::alertmanagers[3]::dns_sd_configs: not in tidegate: name the addresses",
+        ],
+    );
+}
+
+#[test]
+fn alerting_without_rules_is_left_out() {
+    let text = "alerting: {alertmanagers: [{static_configs: [{targets: ['a:9093']}]}]}
+scrape_configs: [{job_name: a, static_configs: [{targets: ['b:1']}]}]
+";
+    let (output, report) = converted(text, SourceFormat::Prometheus, &[]);
+    has_all(&report, &["in.yaml:1: alerting: "]);
+    assert!(!output.contains("9093") && !output.contains("rules"), "{output}");
 }
 
 #[test]

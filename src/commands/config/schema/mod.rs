@@ -37,7 +37,8 @@ pub(super) fn run() -> Result<(), Failure> {
 
 /// The schema of the whole configuration.
 ///
-/// No section is required: several files may make one configuration.
+/// No section is required: several files may make one configuration. There is no title: editors would show it above the text
+/// of each option.
 fn schema() -> Value {
     let components = components::all();
     let mut definitions = Definitions::default();
@@ -50,7 +51,7 @@ fn schema() -> Value {
     properties.insert("service".to_owned(), service.into());
     json!({
         "$schema": DRAFT,
-        "title": format!("Configuration of tidegate {VERSION}"),
+        "description": format!("Configuration of tidegate {VERSION}"),
         "type": "object",
         "properties": properties,
         "additionalProperties": false,

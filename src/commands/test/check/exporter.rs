@@ -2,40 +2,20 @@
 
 //! The data that an exporter has got: series, numbers of items and texts of requests.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
-use std::sync::Arc;
 
-use tidegate_engine::{Data, Point, Series, Temporality, Value};
+use tidegate_engine::{Data, Temporality, Value};
 
-use super::{Exported, has_attributes, is_equal, listed};
-use crate::batch::{Payload, Signal, convert, json};
+use super::exported::{Exported, ReceivedSeries};
+use super::{has_attributes, is_equal, listed};
 use crate::commands::test::file::{Expectation, ExpectedPoint};
 use crate::commands::test::gateway::TestGateway;
 use crate::component::graph_metrics::NodeMetrics;
 use crate::component::unix_now;
 use crate::config::{Class, nearest};
 
-/// The newest state of a series at an exporter.
-struct ReceivedSeries {
-    point: Point,
-}
-
 impl ReceivedSeries {
-    fn data(&self) -> Data {
-        self.point.series.metric.data
-    }
-
-    /// Adds a point that came later. Its time can be older.
-    fn add(&mut self, point: Point) {
-        if self.data().temporality() == Temporality::Delta {
-            let before = std::mem::replace(&mut self.point, point);
-            add_delta(&mut self.point.value, &before.value);
-        } else if point.time >= self.point.time {
-            self.point = point;
-        }
-    }
-
     fn count_and_sum(&self) -> (Option<u64>, Option<f64>) {
         match &self.point.value {
             Value::Histogram(histogram) => (Some(histogram.count), histogram.sum),
@@ -90,50 +70,6 @@ impl ReceivedSeries {
     }
 }
 
-/// Adds an earlier delta to a later one.
-fn add_delta(value: &mut Value, before: &Value) {
-    match (value, before) {
-        (Value::Histogram(now), Value::Histogram(before)) => {
-            now.count += before.count;
-            now.sum = now.sum.zip(before.sum).map(|(now, before)| now + before);
-        }
-        (Value::ExponentialHistogram(now), Value::ExponentialHistogram(before)) => {
-            now.count += before.count;
-            now.sum = now.sum.zip(before.sum).map(|(now, before)| now + before);
-        }
-        (value, before) => {
-            if let (Some(now), Some(before)) = (value.as_f64(), before.as_f64()) {
-                *value = Value::Double(now + before);
-            }
-        }
-    }
-}
-
-/// The points of metrics.
-fn points(payload: &Payload) -> Vec<Point> {
-    match payload {
-        Payload::Points(points) => points.points.to_vec(),
-        Payload::Events(events) => convert::events_to_points(events),
-        Payload::Encoded(encoded) if encoded.signal == Signal::Metrics => {
-            convert::points(encoded).unwrap_or_default()
-        }
-        Payload::Encoded(_) => Vec::new(),
-    }
-}
-
-/// The series that an exporter has got.
-fn received(batches: &[&Payload]) -> Vec<ReceivedSeries> {
-    let mut all: BTreeMap<Arc<Series>, ReceivedSeries> = BTreeMap::new();
-    for point in batches.iter().flat_map(|payload| points(payload)) {
-        let series = point.series.clone();
-        match all.get_mut(&series) {
-            Some(known) => known.add(point),
-            None => drop(all.insert(series, ReceivedSeries { point })),
-        }
-    }
-    all.into_values().collect()
-}
-
 /// Compares the data of an exporter.
 pub(super) fn of_exporter(
     expected: &Expectation,
@@ -151,22 +87,23 @@ pub(super) fn of_exporter(
     {
         return Err(unknown_exporter(exporter, nodes));
     }
-    let own = exported.iter().filter(|(name, _)| name == exporter);
-    let batches: Vec<&Payload> = own.map(|(_, payload)| payload).collect();
-    if let Some(items) = expected.items {
-        let got: usize = batches.iter().map(|payload| payload.items()).sum();
-        if got != items {
-            return Err(format!("expected {items} items, `{exporter}` got {got}"));
-        }
+    let data = exported.of(exporter);
+    let data = data.ok_or_else(|| format!("the data of `{exporter}` was not kept"))?;
+    let got = data.items;
+    if let Some(items) = expected.items.filter(|items| *items != got) {
+        return Err(format!("expected {items} items, `{exporter}` got {got}"));
     }
     if !expected.points.is_empty() {
-        let series = received(&batches);
+        let series = data.series()?;
         expected
             .points
             .iter()
             .try_for_each(|point| of_point(point, &series, exporter))?;
     }
-    of_texts(expected, &batches, exporter)
+    if expected.contains.is_empty() && expected.absent.is_empty() {
+        return Ok(());
+    }
+    of_texts(expected, data.texts()?, exporter)
 }
 
 /// Says that no pipeline has an exporter, and names those that there are.
@@ -184,7 +121,7 @@ fn unknown_exporter(exporter: &str, nodes: &[NodeMetrics]) -> String {
     text
 }
 
-fn of_point(expected: &ExpectedPoint, series: &[ReceivedSeries], exporter: &str) -> Result<(), String> {
+fn of_point(expected: &ExpectedPoint, series: &[&ReceivedSeries], exporter: &str) -> Result<(), String> {
     let same: Vec<_> = series.iter().filter(|series| series.is_of(expected)).collect();
     let is_there = same.iter().any(|series| series.is_equal(expected));
     if is_there != expected.absent {
@@ -220,16 +157,11 @@ fn of_point(expected: &ExpectedPoint, series: &[ReceivedSeries], exporter: &str)
 }
 
 /// Checks the texts in the requests of an exporter.
-fn of_texts(expected: &Expectation, batches: &[&Payload], exporter: &str) -> Result<(), String> {
-    if expected.contains.is_empty() && expected.absent.is_empty() {
-        return Ok(());
-    }
-    let requests = batches.iter().map(|payload| json::to_json(&payload.encode()));
-    let requests: Vec<String> = requests.filter_map(Result::ok).collect();
+fn of_texts(expected: &Expectation, requests: &[String], exporter: &str) -> Result<(), String> {
     let is_there = |text: &String| requests.iter().any(|request| request.contains(text));
     if let Some(text) = expected.contains.iter().find(|text| !is_there(text)) {
         let what = format!("no request of `{exporter}` has `{text}`. It got:");
-        return Err(listed(&what, requests));
+        return Err(listed(&what, requests.iter().cloned()));
     }
     match expected.absent.iter().find(|text| is_there(text)) {
         Some(text) => Err(format!("a request of `{exporter}` has `{text}`")),

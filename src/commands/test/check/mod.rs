@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-//! What a test expects, compared with what the gateway shows. `exporter` compares the data of exporters.
+//! What a test expects, compared with what the gateway shows. `exported` keeps the data of exporters, and `exporter` compares
+//! it.
 
+mod exported;
 mod exporter;
 
 use std::fmt::Write as _;
@@ -9,19 +11,16 @@ use std::fmt::Write as _;
 use tidegate_engine::{Attributes, Freshness};
 use tidegate_promql::{Labels, Query};
 
+pub(super) use self::exported::Exported;
 use self::exporter::of_exporter;
 use super::file::{Expectation, ExpectedDrop, ExpectedElement};
 use super::gateway::{TestGateway, complete};
-use crate::batch::Payload;
 use crate::component::{Reason, unix_now};
 use crate::config::Ordered;
 use crate::watch;
 
 /// The most lines of what is there in a message.
 const MAX_LINES: usize = 20;
-
-/// What has left the exporters since the start of the test.
-pub(super) type Exported = [(String, Payload)];
 
 /// Compares. `Err` has what is there instead.
 ///

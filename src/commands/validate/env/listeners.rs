@@ -4,7 +4,7 @@
 
 use std::ffi::OsStr;
 use std::io;
-use std::net::{SocketAddr, ToSocketAddrs};
+use std::net::{IpAddr, Ipv6Addr, SocketAddr, ToSocketAddrs};
 use std::path::Path;
 
 use rustix::fs::Access;
@@ -27,6 +27,9 @@ const MAX_SOCKET_PATH: usize = 107;
 /// The length of the hidden name that a socket has before its permissions are set: `.`, and 8 digits.
 const HIDDEN_NAME: usize = 9;
 
+/// Finds the addresses of a host, in the order in which the gateway tries them.
+pub(super) type Resolve = fn(&str, u16) -> io::Result<Vec<SocketAddr>>;
+
 /// An endpoint that the gateway binds at its start.
 pub(super) struct Listener {
     at: Position,
@@ -39,9 +42,15 @@ pub(super) struct Listener {
 }
 
 impl Listener {
-    fn new(at: Position, endpoint: Endpoint, socket_type: SocketType, shown: String) -> Self {
+    fn new(
+        at: Position,
+        endpoint: Endpoint,
+        socket_type: SocketType,
+        shown: String,
+        resolve: Resolve,
+    ) -> Self {
         let addresses = match &endpoint {
-            Endpoint::Tcp { host, port } => addresses(host, *port).map_err(|error| error.to_string()),
+            Endpoint::Tcp { host, port } => resolve(host, *port).map_err(|error| error.to_string()),
             Endpoint::Unix(_) => Ok(Vec::new()),
         };
         Self {
@@ -53,14 +62,20 @@ impl Listener {
         }
     }
 
-    fn of_site(site: &Site<'_>) -> Option<Self> {
+    fn of_site(site: &Site<'_>, resolve: Resolve) -> Option<Self> {
         let (endpoint, socket_type) = match site.role {
             Role::Listen => (site.text.parse::<Endpoint>().ok()?, SocketType::STREAM),
             Role::StreamSocket => (Endpoint::Unix(site.text.as_str().into()), SocketType::STREAM),
             Role::DatagramSocket => (Endpoint::Unix(site.text.as_str().into()), SocketType::DGRAM),
             _ => return None,
         };
-        Some(Self::new(site.position(), endpoint, socket_type, site.shown()))
+        Some(Self::new(
+            site.position(),
+            endpoint,
+            socket_type,
+            site.shown(),
+            resolve,
+        ))
     }
 
     /// The path of its component: `receivers::otlp/a`.
@@ -76,12 +91,19 @@ impl Listener {
         match (&self.endpoint, &other.endpoint) {
             (Endpoint::Unix(one), Endpoint::Unix(other)) => one == other,
             (Endpoint::Tcp { port: 0, .. }, _) => false,
-            // A host with several addresses takes the first free one.
-            (Endpoint::Tcp { .. }, Endpoint::Tcp { .. }) => {
+            (
+                Endpoint::Tcp { host, port },
+                Endpoint::Tcp {
+                    host: other_host,
+                    port: other_port,
+                },
+            ) => {
+                // A host with several addresses takes the first free one.
                 let [own, others] =
                     [self, other].map(|listener| listener.addresses.as_deref().unwrap_or_default());
                 let pair = own.first().zip(others.first());
-                pair.is_some_and(|(one, other)| one.port() == other.port() && overlap(one.ip(), other.ip()))
+                let overlaps = || pair.is_some_and(|(one, other)| overlap(one.ip(), other.ip()));
+                port == other_port && (host.eq_ignore_ascii_case(other_host) || overlaps())
             }
             _ => false,
         }
@@ -94,7 +116,8 @@ pub(in crate::commands) struct Listening(Vec<Listener>);
 impl Listening {
     /// Looks the addresses of host names up.
     pub(super) fn of(sites: &[Site<'_>]) -> Self {
-        Self(sites.iter().filter_map(Listener::of_site).collect())
+        let listeners = sites.iter().filter_map(|site| Listener::of_site(site, addresses));
+        Self(listeners.collect())
     }
 
     /// The paths of a component of this configuration and one of another, for all pairs that want the same address or
@@ -114,8 +137,8 @@ impl Listening {
 }
 
 /// All listeners of the components that run, and those of the gateway's own metrics.
-pub(super) fn all(sites: &[Site<'_>], document: &Document, plan: &Plan) -> Vec<Listener> {
-    let of_components = sites.iter().filter_map(Listener::of_site);
+pub(super) fn all(sites: &[Site<'_>], document: &Document, plan: &Plan, resolve: Resolve) -> Vec<Listener> {
+    let of_components = sites.iter().filter_map(|site| Listener::of_site(site, resolve));
     let telemetry = document.service.telemetry.as_ref();
     let at = Position {
         span: telemetry.map(|node| node.key_span().unwrap_or(node.span())),
@@ -130,7 +153,7 @@ pub(super) fn all(sites: &[Site<'_>], document: &Document, plan: &Plan) -> Vec<L
         } else {
             format!("\"{endpoint}\"")
         };
-        Listener::new(at.clone(), endpoint, SocketType::STREAM, shown)
+        Listener::new(at.clone(), endpoint, SocketType::STREAM, shown, resolve)
     });
     of_components.chain(of_telemetry).collect()
 }
@@ -144,9 +167,9 @@ fn has_substitution(node: &Node) -> bool {
         || items.iter().any(has_substitution)
 }
 
-pub(super) fn check(listeners: &[Listener], report: &mut Report<'_>) {
+/// Reports every listener whose address an earlier one has.
+pub(super) fn check_clashes(listeners: &[Listener], report: &mut Report<'_>) {
     for (index, listener) in listeners.iter().enumerate() {
-        report.begin_check();
         let earlier = listeners
             .iter()
             .take(index)
@@ -158,6 +181,14 @@ pub(super) fn check(listeners: &[Listener], report: &mut Report<'_>) {
                 "give each its own address",
             );
         }
+    }
+}
+
+/// Reports clashes, and addresses and sockets that this machine can't give.
+pub(super) fn check(listeners: &[Listener], report: &mut Report<'_>) {
+    check_clashes(listeners, report);
+    for listener in listeners {
+        report.begin_check();
         match &listener.endpoint {
             Endpoint::Tcp { .. } => check_tcp(listener, report),
             Endpoint::Unix(path) => check_unix(listener, path, report),
@@ -238,8 +269,8 @@ fn bind(address: SocketAddr) -> io::Result<()> {
     socket.bind(address)
 }
 
-/// The addresses in the order in which the gateway tries them. An empty host means every interface.
-fn addresses(host: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
+/// The addresses of this machine or of DNS. An empty host means every interface.
+pub(super) fn addresses(host: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
     if !host.is_empty() {
         return Ok((host, port).to_socket_addrs()?.collect());
     }
@@ -251,6 +282,16 @@ fn addresses(host: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
         }
         _ => Ok(vec![any]),
     }
+}
+
+/// The address that is known without a look at the machine or DNS. `localhost` is `::1`, which most machines try first.
+pub(super) fn written_address(host: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
+    let ip: IpAddr = match host {
+        "" => Ipv6Addr::UNSPECIFIED.into(),
+        "localhost" => Ipv6Addr::LOCALHOST.into(),
+        host => host.parse().map_err(io::Error::other)?,
+    };
+    Ok(vec![SocketAddr::new(ip, port)])
 }
 
 fn check_unix(listener: &Listener, path: &Path, report: &mut Report<'_>) {
@@ -305,8 +346,9 @@ service: {{pipelines: {{logs: {{receivers: [otlp], exporters: [nop]}}}}}}
         );
         let mut messages = String::new();
         with_sites(&text, |sites, problems| {
-            let listeners: Vec<_> = sites.iter().filter_map(Listener::of_site).collect();
-            check(&listeners, &mut Report::new(problems));
+            let listeners = sites.iter();
+            let listeners = listeners.filter_map(|site| Listener::of_site(site, addresses));
+            check(&listeners.collect::<Vec<_>>(), &mut Report::new(problems));
             messages = problems.to_string();
         });
         messages
@@ -334,6 +376,43 @@ service: {{pipelines: {{logs: {{receivers: [otlp], exporters: [nop]}}}}}}
             said.contains("http::endpoint: receivers::otlp::protocols::grpc::endpoint listens there too")
         );
         assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn clashes_are_found_without_a_look_at_the_machine() {
+        let clashes = |one: &str, other: &str| {
+            let [one, other] = [one, other].map(|text| {
+                let at = Position {
+                    span: None,
+                    path: text.to_owned(),
+                };
+                let endpoint = text.parse().unwrap();
+                Listener::new(at, endpoint, SocketType::STREAM, text.to_owned(), written_address)
+            });
+            assert_eq!(one.clashes(&other), other.clashes(&one));
+            one.clashes(&other)
+        };
+        for (one, other) in [
+            ("127.0.0.1:4317", "127.0.0.1:4317"),
+            ("127.0.0.1:4317", "0.0.0.0:4317"),
+            ("127.0.0.1:4317", "[::]:4317"),
+            (":4317", "127.0.0.1:4317"),
+            ("localhost:4317", "[::]:4317"),
+            ("gateway.example:4317", "Gateway.example:4317"),
+            ("unix:/run/a.sock", "unix:/run/a.sock"),
+        ] {
+            assert!(clashes(one, other), "{one} {other}");
+        }
+        for (one, other) in [
+            ("127.0.0.1:0", "127.0.0.1:0"),
+            ("127.0.0.1:4317", "127.0.0.2:4317"),
+            ("127.0.0.1:4317", "127.0.0.1:4318"),
+            ("[::1]:4317", "0.0.0.0:4317"),
+            ("gateway.example:4317", "127.0.0.1:4317"),
+            ("unix:/run/a.sock", "unix:/run/b.sock"),
+        ] {
+            assert!(!clashes(one, other), "{one} {other}");
+        }
     }
 
     #[test]

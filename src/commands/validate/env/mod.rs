@@ -61,6 +61,13 @@ pub(in crate::commands) fn listening(document: &Document, plan: &Plan) -> Listen
     Listening::of(&sites::used(document, plan))
 }
 
+/// Checks that no two listeners want the same address or socket, without a look at the machine.
+pub(super) fn check_clashes(document: &Document, plan: &Plan, problems: &mut Problems) {
+    let sites = sites::used(document, plan);
+    let listeners = listeners::all(&sites, document, plan, listeners::written_address);
+    listeners::check_clashes(&listeners, &mut Report::new(problems));
+}
+
 /// Checks the machine for all components that run. With `connects`, it also opens connections to peers.
 ///
 /// # Errors
@@ -73,7 +80,8 @@ pub(super) fn check(
 ) -> Result<CheckCounts, Failure> {
     let sites = sites::used(document, plan);
     let mut report = Report::new(problems);
-    listeners::check(&listeners::all(&sites, document, plan), &mut report);
+    let listeners = listeners::all(&sites, document, plan, listeners::addresses);
+    listeners::check(&listeners, &mut report);
     directories::check(&sites, &mut report);
     certificates::check(&sites, &mut report);
     limits::check(&sites, &mut report);

@@ -39,11 +39,12 @@ const DEFAULT: &str = "status/graph";
 const COMPOSITES: &str = "composites";
 
 /// The topics: pages below `/api/v1/` that cost little, and composites.
-const TOPICS: [&str; 9] = [
+const TOPICS: [&str; 10] = [
     DEFAULT,
     "status/config",
     "status/notices",
     "status/cluster",
+    "status/durations",
     "status/sources",
     "targets",
     "rules",
@@ -132,8 +133,7 @@ impl Api {
             let (share, to, stopping) = (share.clone(), to.clone(), self.stopping.clone());
             tokio::spawn(async move {
                 let _until_it_ends = share;
-                // The stream has ended already, or ends with this task.
-                let _ = publish(feed.topic, newest, &to, &stopping).await;
+                publish_until(&stopping, feed.topic, newest, to).await;
             });
         }
         pages::events(events)
@@ -200,12 +200,22 @@ fn failed(kind: &str, why: &str) -> String {
     json!({"status": "error", "errorType": kind, "error": why}).to_string()
 }
 
+/// Sends the pages of a topic to one reader until the gateway stops, also while it waits for the reader.
+async fn publish_until(
+    stopping: &CancellationToken,
+    topic: &'static str,
+    newest: Receiver<Arc<str>>,
+    to: Backlog<Event>,
+) {
+    // The stream has ended already, or ends with this task.
+    let _ = stopping.run_until_cancelled(publish(topic, newest, &to)).await;
+}
+
 /// Sends the pages of a topic to one reader. A slow one gets only the newest.
 async fn publish(
     topic: &'static str,
     mut newest: Receiver<Arc<str>>,
     to: &Backlog<Event>,
-    stopping: &CancellationToken,
 ) -> Result<(), Ended> {
     loop {
         to.ready().await?;
@@ -216,7 +226,6 @@ async fn publish(
             },
             () = tokio::time::sleep(ALIVE) => false,
             ended = to.ended() => return Err(ended),
-            () = stopping.cancelled() => return Ok(()),
         };
         let page = if is_changed {
             newest.borrow_and_update().clone()
@@ -237,7 +246,27 @@ async fn publish(
 
 #[cfg(test)]
 mod tests {
+    use tokio_stream::StreamExt;
+
     use super::*;
+    use crate::component::Shared;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_stop_ends_the_stream_of_a_reader_that_reads_nothing() {
+        let (shared, stopping) = (Shared::default(), CancellationToken::new());
+        let (to, mut events) = backlog(&shared, composites::last_word);
+        let (_page, mut newest) = tokio::sync::watch::channel::<Arc<str>>("x".repeat(MAX_BYTES).into());
+        newest.mark_changed();
+        let stop = stopping.clone();
+        let mut publishing = tokio::spawn(async move { publish_until(&stop, DEFAULT, newest, to).await });
+        // The page fills the backlog, so that the task waits for the reader.
+        let waits = tokio::time::timeout(INTERVAL, &mut publishing).await;
+        assert!(waits.is_err());
+        stopping.cancel();
+        tokio::time::timeout(INTERVAL, publishing).await.unwrap().unwrap();
+        assert!(events.next().await.is_some());
+        assert!(events.next().await.is_none());
+    }
 
     #[test]
     fn a_page_is_new_only_if_it_differs_and_is_kept_only_for_readers() {

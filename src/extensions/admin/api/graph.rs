@@ -2,6 +2,7 @@
 
 //! The graph with its counters: totals since the start, for clients that compute rates.
 
+use std::slice;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
@@ -87,18 +88,24 @@ fn queues_of<'a>(all: &'a [Arc<QueueLevel>], id: &str, signal: Signal) -> Vec<Ow
         .collect()
 }
 
-/// The level of the queues together, and of each endpoint.
-fn queue(own: &[OwnQueue<'_>]) -> Value {
+/// The level of the queues together, and of each endpoint with its latency.
+fn queue(own: &[OwnQueue<'_>], now: Instant) -> Value {
     if own.is_empty() {
         return Value::Null;
     }
     let (mut used, mut capacity, mut endpoints) = (0_u64, 0_u64, Vec::new());
-    for (endpoint, queue) in own {
+    for one in own {
+        let (endpoint, queue) = one;
         let (own_used, own_capacity) = (queue.used.load(Relaxed), queue.capacity.load(Relaxed));
         used = used.saturating_add(own_used);
         capacity = capacity.saturating_add(own_capacity);
         if let Some(endpoint) = endpoint {
-            endpoints.push(json!({"endpoint": endpoint, "used": own_used, "capacity": own_capacity}));
+            endpoints.push(json!({
+                "endpoint": endpoint,
+                "used": own_used,
+                "capacity": own_capacity,
+                "latency": latency(slice::from_ref(one), now),
+            }));
         }
     }
     json!({"used": used, "capacity": capacity, "endpoints": endpoints})
@@ -168,13 +175,15 @@ fn node(node: &NodeMetrics, balance: &Balance, own: &[OwnQueue<'_>], now: Instan
         "absorbed": balance.absorbed,
         "dropped": dropped,
         "held": balance.held(),
-        "queue": queue(own),
+        "queue": queue(own, now),
         "latency": latency(own, now),
     })
 }
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
     use crate::component::Ledger;
 
@@ -219,18 +228,26 @@ mod tests {
             level("loadbalancing/x@c:1", 1),
             level("otlp", 2),
         ];
-        let balanced = queue(&queues_of(&all, "loadbalancing", Signal::Logs));
+        let now = Instant::now();
+        let balanced = queues_of(&all, "loadbalancing", Signal::Logs);
         assert_eq!(
-            balanced,
+            queue(&balanced, now),
             json!({"used": 8, "capacity": 20, "endpoints": [
-                {"endpoint": "a:1", "used": 3, "capacity": 10},
-                {"endpoint": "b:1", "used": 5, "capacity": 10},
+                {"endpoint": "a:1", "used": 3, "capacity": 10, "latency": null},
+                {"endpoint": "b:1", "used": 5, "capacity": 10, "latency": null},
             ]})
         );
+        all[1].sends.record(Duration::from_millis(500), now);
+        let endpoints = &queue(&balanced, now)["endpoints"];
+        assert_eq!(endpoints[0]["latency"], Value::Null);
+        let p50 = &endpoints[1]["latency"]["p50"];
+        assert!(p50.as_f64().is_some_and(|seconds| seconds >= 0.5), "{p50}");
         let plain = queues_of(&all, "otlp", Signal::Logs);
-        assert_eq!(queue(&plain), json!({"used": 2, "capacity": 10, "endpoints": []}));
-        let now = Instant::now();
-        all[3].sends.record(std::time::Duration::from_millis(3), now);
+        assert_eq!(
+            queue(&plain, now),
+            json!({"used": 2, "capacity": 10, "endpoints": []})
+        );
+        all[3].sends.record(Duration::from_millis(3), now);
         let shown = latency(&plain, now);
         assert!(
             shown["p99"].as_f64().is_some_and(|seconds| seconds >= 0.003),

@@ -4,7 +4,7 @@
 
 use std::time::SystemTime;
 
-use serde_json::json;
+use serde_json::{Value, json};
 use tidegate_promql::{LOOK_BACK_MS, NAME};
 
 use super::{AnnotatedData, Api, ApiFailure, PageContent, explain, graph, params};
@@ -16,7 +16,10 @@ use crate::net::pages::Request;
 use crate::prom::duration::PromDuration;
 
 /// How the names of metrics of rings, cells and sockets begin.
-const SOURCES: [&str; 3] = ["tidegate_nixl_", "tidegate_shm_", "tidegate_uds_"];
+const SOURCES: &[&str] = &["tidegate_nixl_", "tidegate_shm_", "tidegate_uds_"];
+
+/// How the names of the histogram of durations of processors begin.
+const DURATIONS: &[&str] = &["otelcol_processor_internal_duration"];
 
 impl Api {
     /// The sources of series.
@@ -65,10 +68,15 @@ impl Api {
             let why = "no listener shows the gateway's own metrics: set service::telemetry::metrics";
             return Err(ApiFailure::execution(why.to_owned()));
         };
-        let all = (metrics.0)();
-        let is_of_source = |line: &&str| SOURCES.iter().any(|prefix| line.starts_with(prefix));
-        let lines: Vec<&str> = all.lines().filter(is_of_source).collect();
-        Ok(json!({"time": graph::seconds(SystemTime::now()), "text": lines.join("\n")}).into())
+        Ok(lines_of(&(metrics.0)(), SOURCES).into())
+    }
+
+    /// The gateway's own metrics of the time that processors take, in Prometheus's text format. The text is empty if no
+    /// listener shows them.
+    pub(super) fn durations(&self, _: &Request) -> Result<PageContent, ApiFailure> {
+        let metrics = self.shared.own_metrics.get();
+        let all = metrics.map_or_else(String::new, |metrics| (metrics.0)());
+        Ok(lines_of(&all, DURATIONS).into())
     }
 
     pub(super) fn build(&self, _: &Request) -> Result<PageContent, ApiFailure> {
@@ -116,6 +124,13 @@ impl Api {
         })
         .into())
     }
+}
+
+/// The lines of own metrics whose names begin with one of `prefixes`, with the present time.
+fn lines_of(all: &str, prefixes: &[&str]) -> Value {
+    let is_wanted = |line: &&str| prefixes.iter().any(|prefix| line.starts_with(prefix));
+    let lines: Vec<&str> = all.lines().filter(is_wanted).collect();
+    json!({"time": graph::seconds(SystemTime::now()), "text": lines.join("\n")})
 }
 
 /// The most entries of each list on a page.

@@ -87,24 +87,19 @@ pub(super) async fn watch(
 }
 
 async fn publish(api: Arc<Api>, watched: Arc<Watched>, mut follow: Follow, to: Backlog<WatchResult>) {
-    if publish_all(&api, &watched, &mut follow, &to).await.is_ok() {
+    let publish = publish_all(&watched, &mut follow, &to);
+    // A stop also ends a wait for a slow reader.
+    if api.stopping().run_until_cancelled(publish).await.is_none() {
         to.end(Ended::Stopping);
     }
 }
 
-/// Until the gateway stops.
-async fn publish_all(
-    api: &Api,
-    watched: &Watched,
-    follow: &mut Follow,
-    to: &Backlog<WatchResult>,
-) -> Result<(), Ended> {
+async fn publish_all(watched: &Watched, follow: &mut Follow, to: &Backlog<WatchResult>) -> Result<(), Ended> {
     loop {
         to.ready().await?;
         let event = tokio::select! {
             event = follow.next() => event,
             ended = to.ended() => return Err(ended),
-            () = api.stopping().cancelled() => return Ok(()),
         };
         let place = to.reserve(event.weight()).await?;
         let response = match event {

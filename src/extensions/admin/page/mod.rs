@@ -53,6 +53,7 @@ const ASSETS: &[Asset] = assets! {
     "app.js" SCRIPT;
     "chart.js" SCRIPT;
     "dom.js" SCRIPT;
+    "durations.js" SCRIPT;
     "exposition.js" SCRIPT;
     "format.js" SCRIPT;
     "layout.js" SCRIPT;

@@ -2,8 +2,8 @@
 
 //! `GET /api/v1/tap`: a copy of what enters or leaves a component, as server-sent events.
 //!
-//! The events are `item` (OTLP/JSON of one item with its resource and scope), `skipped` and `end`. Background threads
-//! decode and filter, so that a tap takes no time from the pipelines.
+//! The events are `item` (OTLP/JSON of one item with its resource and scope), `skipped`, `unreadable` and `end`. Background
+//! threads decode and filter, so that a tap takes no time from the pipelines.
 
 mod filter;
 mod items;
@@ -19,7 +19,7 @@ use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
 use self::filter::TapFilter;
-use self::items::{TapPiece, UnreadBatch};
+use self::items::{TapPiece, UnreadBatch, Unshown};
 use self::target::NoTarget;
 use super::{AdminConfig, composites};
 use crate::component::Shared;
@@ -31,7 +31,7 @@ use crate::watch::{Backlog, Ended, backlog};
 /// The path of the stream.
 pub(super) const PATH: &str = "/api/v1/tap";
 
-/// The interval between two reports of skipped batches, and of signs of life without items.
+/// The interval between two reports of batches that are not shown, and of signs of life without items.
 const TICK: Duration = Duration::from_secs(1);
 
 /// The longest time for one batch. The items that it has not shown by then are skipped.
@@ -86,6 +86,7 @@ pub(super) async fn page(
         (Err(why), _) | (_, Err(why)) => return bad(&why),
     };
     let max_taps = access.max_taps.get();
+    let component = format!("{}::{}", target.component.class.section(), target.component.id);
     let Some(reader) = shared.taps.open(target, max_taps, &shared.memory) else {
         return pages::busy(&format!(
             "{max_taps} taps are open: close one, or set `max_taps` of the `admin` extension"
@@ -94,6 +95,8 @@ pub(super) async fn page(
     let (to, events) = backlog(shared, last_event);
     let stream = TapStream {
         reader,
+        component,
+        unreadable: None,
         filter: Arc::new(filter),
         rate: ItemRate::of(access.max_items),
         left,
@@ -177,14 +180,25 @@ enum TapState {
     Complete,
 }
 
+/// Batches that can't be decoded.
+struct UnreadableBatches {
+    count: u64,
+    /// The reason of the newest one.
+    why: String,
+}
+
 /// A tap with its client.
 struct TapStream {
     reader: TapReader,
+    /// The path of the component, for the log.
+    component: String,
+    /// Those since the last report.
+    unreadable: Option<UnreadableBatches>,
     filter: Arc<TapFilter>,
     rate: ItemRate,
     /// Items that the client still wants. `None`: all.
     left: Option<u64>,
-    /// The last report of skipped batches.
+    /// The last report of batches that are not shown.
     reported: Instant,
     to: Backlog<Event>,
     stopping: CancellationToken,
@@ -200,7 +214,7 @@ impl TapStream {
         // The client gets the head of the answer now.
         self.send(Event::Alive).await?;
         loop {
-            self.report_skipped().await?;
+            self.report_regularly().await?;
             let tapped = tokio::select! {
                 tapped = self.reader.next() => tapped,
                 () = sleep(TICK) => None,
@@ -211,7 +225,7 @@ impl TapStream {
                 None => self.send(Event::Alive).await?,
                 Some(tapped) => {
                     if self.show(tapped).await? == TapState::Complete {
-                        self.send_skipped().await?;
+                        self.report().await?;
                         return self.send(end("limit")).await;
                     }
                 }
@@ -235,22 +249,34 @@ impl TapStream {
         Ended::Stopping
     }
 
-    async fn report_skipped(&mut self) -> Result<(), Ended> {
+    async fn report_regularly(&mut self) -> Result<(), Ended> {
         if self.reported.elapsed() < TICK {
             return Ok(());
         }
         self.reported = Instant::now();
-        self.send_skipped().await
+        self.report().await
     }
 
-    async fn send_skipped(&self) -> Result<(), Ended> {
-        match self.reader.take_skipped() {
-            0 => Ok(()),
-            batches => {
-                let event = Event::Named("skipped", json!({"batches": batches}).to_string());
-                self.send(event).await
-            }
+    /// Reports the batches that were not shown since the last report.
+    async fn report(&mut self) -> Result<(), Ended> {
+        let skipped = self.reader.take_skipped();
+        if skipped > 0 {
+            let event = Event::Named("skipped", json!({"batches": skipped}).to_string());
+            self.send(event).await?;
         }
+        let Some(UnreadableBatches { count, why }) = self.unreadable.take() else {
+            return Ok(());
+        };
+        tracing::warn!(component = %self.component, batches = count, error = %why, "a tap can't decode batches");
+        let event = Event::Named("unreadable", json!({"batches": count, "error": why}).to_string());
+        self.send(event).await
+    }
+
+    /// Counts a batch that can't be decoded.
+    fn add_unreadable(&mut self, why: String) {
+        let before = self.unreadable.take().map_or(0, |unreadable| unreadable.count);
+        let count = before + 1;
+        self.unreadable = Some(UnreadableBatches { count, why });
     }
 
     /// The items that may follow now, by the rate and by the wish of the client.
@@ -281,10 +307,21 @@ impl TapStream {
                 () = self.stopping.cancelled() => return Err(self.stop()),
                 read = read => read,
             };
-            let Some(Ok(piece)) = read else {
-                // There was no memory for the JSON, or the data can't be read.
-                self.reader.skip();
-                break;
+            let piece = match read {
+                Some(Ok(piece)) => piece,
+                // There was no memory for the JSON.
+                Some(Err(Unshown::NoRoom(_))) => {
+                    self.reader.skip();
+                    break;
+                }
+                Some(Err(Unshown::Invalid(why))) => {
+                    self.add_unreadable(why);
+                    break;
+                }
+                None => {
+                    self.add_unreadable("a bug: see the log".to_owned());
+                    break;
+                }
             };
             let TapPiece {
                 lines,

@@ -9,7 +9,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
 use super::*;
-use crate::batch::{Batch, Signal, json, wire};
+use crate::batch::{Batch, Encoded, Signal, json, wire};
 use crate::component::graph_metrics::GraphMetrics;
 use crate::component::overview::{Overview, PipelineOverview};
 use crate::component::tap::{ComponentSide, TapPoint, TapSide, TapSite, TapTarget, Taps};
@@ -18,7 +18,7 @@ use crate::component::{Account, Lifecycle};
 use crate::config::Class;
 use crate::extensions::admin::Admin;
 use crate::net::Endpoint;
-use crate::net::pages::testing::fetch;
+use crate::net::pages::testing::{Lines, fetch};
 
 /// A started extension of a gateway with the exporter `debug`.
 async fn started(options: &str) -> Admin {
@@ -85,7 +85,9 @@ async fn events(admin: &Admin, parameters: &str, batch: Batch) -> Vec<(String, V
 #[tokio::test(flavor = "multi_thread")]
 async fn a_tap_shows_its_items_then_skipped_batches_and_the_end() {
     let admin = started("tap: true, max_tap_items_per_second: 20").await;
+    let begun = Instant::now();
     let events = events(&admin, "limit=30&where=severity%3D%22INFO%22", logs(12)).await;
+    assert!(begun.elapsed() >= SECOND, "10 items wait for the next second");
     let of = |name: &str| events.iter().filter(|(known, _)| known == name).count();
     assert_eq!((of("item"), of("end")), (30, 1));
     assert!(of("skipped") > 0, "20 items of 24 in a second");
@@ -96,6 +98,34 @@ async fn a_tap_shows_its_items_then_skipped_batches_and_the_end() {
     assert_eq!((&**name, &data["reason"]), ("end", &json!("limit")));
     admin.stop(Instant::now() + Duration::from_secs(60)).await;
     assert_eq!(admin.base.shared.memory.reserved_bytes(), 0);
+}
+
+#[tokio::test]
+async fn a_tap_says_how_many_batches_can_t_be_decoded_and_why() {
+    let admin = started("tap: true").await;
+    let (point, memory) = (point_at_debug(&admin), admin.base.shared.memory.clone());
+    let mut lines = Lines::open(&admin.local(), &format!("{PATH}?component=debug")).await;
+    // A processor may break a request: the length of its first field is cut off.
+    let broken = Batch::new(Encoded::one(Signal::Logs, vec![0x0a, 0xff].into(), 3));
+    // The tap opens during this loop, and copies the batch once.
+    loop {
+        let before = memory.reserved_bytes();
+        point.pass(&broken);
+        if memory.reserved_bytes() > before {
+            break;
+        }
+        tokio::task::yield_now().await;
+    }
+    let (name, said) = lines.event().await;
+    assert_eq!((&*name, &said["batches"]), ("unreadable", &json!(1)));
+    assert!(
+        said["error"].as_str().is_some_and(|why| !why.is_empty()),
+        "{said}"
+    );
+    point.pass(&logs(1));
+    let (name, item) = lines.event().await;
+    assert_eq!(name, "item", "{item}");
+    admin.stop(Instant::now() + Duration::from_secs(60)).await;
 }
 
 #[tokio::test]

@@ -118,6 +118,24 @@ async fn sources_are_metrics_of_rings_cells_and_sockets() {
 }
 
 #[tokio::test]
+async fn durations_are_those_of_processors_and_empty_without_a_listener() {
+    let (admin, _) = with_table("").await;
+    let (_, none) = get(&admin, "/api/v1/status/durations").await;
+    assert_eq!(none["data"]["text"], "");
+    let line = "otelcol_processor_internal_duration_count{processor=\"batch\"} 3";
+    let text = format!("up 1\n{line}\notelcol_process_uptime 1\n");
+    let metrics = OwnMetrics(Box::new(move || text.clone()));
+    admin.base.shared.own_metrics.set(metrics);
+    let mut lines = Lines::open(
+        &admin.server.local(),
+        "/api/v1/status/stream?topic=status/durations",
+    )
+    .await;
+    let page = lines.event_named("status/durations").await;
+    assert_eq!(page["data"]["text"], line);
+}
+
+#[tokio::test]
 async fn the_files_are_public_only_if_the_page_must_ask_for_the_token() {
     for (challenge, status) in [
         ("Bearer realm=\"tidegate\"", 200),

@@ -214,3 +214,22 @@ async fn a_refusal_behind_leaves_no_room_set_aside() {
     assert!(rig.aggregate.admit(&batch, &mut flow).is_err());
     assert_eq!(flow.mark(), 0);
 }
+
+#[tokio::test]
+async fn data_after_the_stop_is_refused_or_counted_as_dropped() {
+    let directory = tempfile::tempdir().unwrap();
+    let rig = kept(&directory).await;
+    let admitted = Batch::new(encoded(&[("taken", 1), ("taken", 2)]));
+    let mut flow = Flow::default();
+    rig.aggregate.admit(&admitted, &mut flow).unwrap();
+    rig.aggregate.stop(Instant::now() + Duration::from_secs(10)).await;
+    let refused = rig.send(encoded(&[("taken", 1)])).await.unwrap_err();
+    assert!(refused.retry_after.is_some(), "{refused}");
+    // A push that its receiver has begun before the stop.
+    let before = rig.ledger.balance();
+    rig.ledger.enter(admitted.items());
+    rig.aggregate.consume(admitted, &mut flow);
+    let balance = rig.ledger.balance();
+    assert_eq!(balance.dropped[Reason::Shutdown as usize], 2);
+    assert_eq!(balance.held(), before.held(), "nothing waits for a closed log");
+}

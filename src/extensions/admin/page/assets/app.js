@@ -103,7 +103,7 @@ function navigate() {
     return;
   }
   current = view.open(main, { rates, parts, heading: main.firstElementChild }) ?? {};
-  const topics = [...new Set([GRAPH, ...view.topics])];
+  const topics = [...new Set([GRAPH, ...(current.topics ?? view.topics)])];
   for (const topic of topics) if (pages.has(topic)) current.update?.(topic, pages.get(topic));
   live.read(topics);
 }

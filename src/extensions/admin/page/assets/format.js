@@ -63,6 +63,11 @@ export function duration(seconds) {
   return `${minutes} min ${Math.floor(seconds % 60)} s`;
 }
 
+/** The median and the 99th percentile of `latency` of the graph. */
+export function quantiles(latency) {
+  return latency ? `${duration(latency.p50)} / ${duration(latency.p99)}` : "–";
+}
+
 /** A time of the server, in the zone of the reader. */
 export function time(value) {
   const date = typeof value === "number" ? new Date(value * 1000) : new Date(value);

@@ -77,16 +77,41 @@ export function edgeDrops(edge, rates) {
   return rates.of(part(edge.to, signalOf(edge.pipeline)), "dropped");
 }
 
-/** The fill of the queue that an edge leads to, from 0 to 1; `null` without a queue. */
+/** The queues of parts of a node: one for each signal, or for each signal and endpoint. */
+export function queuesOf(parts) {
+  return parts.filter((one) => one.queue).flatMap((one) => {
+    const { endpoints = [], used, capacity } = one.queue;
+    const all = endpoints.length > 0 ? endpoints : [{ endpoint: null, used, capacity, latency: one.latency }];
+    return all.map((queue) => ({ ...queue, signal: one.signal, fill: queue.capacity > 0 ? queue.used / queue.capacity : 0 }));
+  });
+}
+
+/** The fill of the fullest queue, from 0 to 1; `null` without a queue. A batch is refused if one of its queues is full. */
+function fullest(parts) {
+  const fills = queuesOf(parts).map((queue) => queue.fill);
+  return fills.length > 0 ? Math.max(...fills) : null;
+}
+
+/** The fill of the fullest queue that an edge leads to. */
 export function edgeQueue(edge) {
-  const queue = part(edge.to, signalOf(edge.pipeline))?.queue;
-  return queue && queue.capacity > 0 ? queue.used / queue.capacity : null;
+  const to = part(edge.to, signalOf(edge.pipeline));
+  return to ? fullest([to]) : null;
+}
+
+/** The quantiles of the attempts to send of the exporter that an edge leads to; `null` without attempts. */
+export function edgeLatency(edge) {
+  return part(edge.to, signalOf(edge.pipeline))?.latency ?? null;
 }
 
 /** The fullest queue of a node. */
 export function nodeQueue(node) {
-  const fills = node.parts.filter((one) => one.queue?.capacity > 0).map((one) => one.queue.used / one.queue.capacity);
-  return fills.length > 0 ? Math.max(...fills) : null;
+  return fullest(node.parts);
+}
+
+/** The quantiles of the slowest signal of a node; `null` without attempts to send. */
+export function nodeLatency(node) {
+  const known = node.parts.map((one) => one.latency).filter(Boolean);
+  return known.sort((one, other) => other.p99 - one.p99)[0] ?? null;
 }
 
 /** All drops of a node since the start. */

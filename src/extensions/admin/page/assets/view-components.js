@@ -2,8 +2,8 @@
 // All components with their health, and the notices.
 
 import { element, table } from "./dom.js";
-import { count, percent, rate } from "./format.js";
-import { componentAddress, nodeDrops, nodeQueue, nodeRate, troubleOf } from "./model.js";
+import { count, percent, quantiles, rate } from "./format.js";
+import { componentAddress, nodeDrops, nodeLatency, nodeQueue, nodeRate, troubleOf } from "./model.js";
 
 /** One row a component, whatever the number of its signals and pipelines. */
 function rows(graph) {
@@ -28,6 +28,7 @@ const columns = (rates) => [
   { title: "In", number: true, text: (row) => (row.parts.length === 0 ? "–" : rate(nodeRate(row, row.kind === "receiver" ? "accepted" : "entered", rates))) },
   { title: "Out", number: true, text: (row) => (["processor", "connector", "exporter"].includes(row.kind) ? rate(nodeRate(row, "left", rates)) : "–") },
   { title: "Queue", number: true, text: (row) => (nodeQueue(row) === null ? "–" : percent(nodeQueue(row))) },
+  { title: "Sends, p50 / p99", number: true, text: (row) => quantiles(nodeLatency(row)) },
   { title: "Refused", number: true, text: (row) => (row.kind === "receiver" ? count(refusals(row)) : "–"), mark: (row) => (refusals(row) > 0 ? "warn" : null) },
   { title: "Dropped", number: true, text: (row) => (["receiver", "extension"].includes(row.kind) ? "–" : count(nodeDrops(row))), mark: (row) => (nodeDrops(row) > 0 ? "bad" : null) },
   { title: "Signals", text: (row) => [...new Set(row.parts.map((one) => one.signal))].join(", ") },

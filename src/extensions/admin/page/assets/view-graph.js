@@ -3,9 +3,9 @@
 
 import { sparkline } from "./chart.js";
 import { element, scrollable, setAttribute, setText, shape, table } from "./dom.js";
-import { bytes, count, percent, rate } from "./format.js";
+import { bytes, count, percent, quantiles, rate } from "./format.js";
 import { BOX, GAP, layout } from "./layout.js";
-import { Model, componentAddress, edgeDrops, edgeQueue, edgeRate, nodeDrops, nodeQueue, nodeRate, refusedRate, troubleOf } from "./model.js";
+import { Model, componentAddress, edgeDrops, edgeLatency, edgeQueue, edgeRate, nodeDrops, nodeLatency, nodeQueue, nodeRate, refusedRate, troubleOf } from "./model.js";
 import { POINTS } from "./rates.js";
 
 /** The most characters of a name in a box. */
@@ -92,7 +92,9 @@ function refresh(picture, model, rates) {
     setAttribute(one.level, "width", ((fill ?? 0) * BOX.width).toFixed(1));
     const isWarned = nodeDrops(node) > 0 || refusedRate(node, rates) > 0;
     setAttribute(one.box, "data-mark", trouble ? "bad" : isWarned ? "warn" : "good");
-    setText(one.tip, `${node.kind} ${node.id}${fill === null ? "" : `, queue ${percent(fill)} full`}${trouble ? `: ${trouble}` : ""}`);
+    const latency = nodeLatency(node);
+    const level = fill === null ? "" : `, queue ${percent(fill)} full`;
+    setText(one.tip, `${node.kind} ${node.id}${latency ? `, sends in ${quantiles(latency)}` : ""}${level}${trouble ? `: ${trouble}` : ""}`);
   }
 }
 
@@ -102,6 +104,7 @@ const COLUMNS = (rates) => [
   { title: "To", text: (edge) => edge.to.id },
   { title: "Items", number: true, text: (edge) => rate(edgeRate(edge, rates)) },
   { title: "Queue", number: true, text: (edge) => (edgeQueue(edge) === null ? "–" : percent(edgeQueue(edge))) },
+  { title: "Sends, p50 / p99", number: true, text: (edge) => quantiles(edgeLatency(edge)) },
   { title: "Drops", number: true, text: (edge) => rate(edgeDrops(edge, rates)), mark: (edge) => (edgeDrops(edge, rates) > 0 ? "bad" : null) },
 ];
 
@@ -127,7 +130,7 @@ export function open(root, { rates }) {
       tile("memory", memory),
     ),
     holder,
-    element("p", { class: "note" }, "A box leads to its component. The bar at the lower side of a box is the fill of its queue. A rate is the mean of 5 s."),
+    element("p", { class: "note" }, "A box leads to its component. The bar at the lower side of a box is the fill of its queue. A rate is the mean of 5 s. The duration of sends is that of the last minute."),
     edges.root,
   );
   let shown = "";

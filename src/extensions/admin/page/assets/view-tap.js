@@ -25,7 +25,7 @@ export const topics = ["status/graph"];
 /** Shows the view. `#/tap/COMPONENT` chooses a component. */
 export function open(root, { parts: [first = ""] }) {
   let abort = null;
-  let [seen, skipped] = [0, 0];
+  let [seen, skipped, unreadable, why] = [0, 0, 0, ""];
   const names = element("datalist", { id: "components" });
   const component = element("input", { id: "component", list: "components", required: true, autocomplete: "off", placeholder: "receivers::otlp" });
   component.value = first;
@@ -45,16 +45,21 @@ export function open(root, { parts: [first = ""] }) {
       if (items.childElementCount > MAX_ITEMS) items.lastElementChild.remove();
     } else if (name === "skipped") {
       skipped += JSON.parse(text).batches ?? 0;
+    } else if (name === "unreadable") {
+      const page = JSON.parse(text);
+      unreadable += page.batches;
+      why = page.error;
     }
     const end = name === "end" ? ` It ended: ${JSON.parse(text).reason}.` : "";
-    setText(state, `${count(seen)} items, ${count(skipped)} batches skipped.${end}`);
+    const lost = unreadable > 0 ? ` ${count(unreadable)} batches can't be decoded: ${why}.` : "";
+    setText(state, `${count(seen)} items, ${count(skipped)} batches skipped.${lost}${end}`);
   }
 
   async function run() {
     abort?.abort();
     const mine = new AbortController();
     abort = mine;
-    [seen, skipped] = [0, 0];
+    [seen, skipped, unreadable, why] = [0, 0, 0, ""];
     items.replaceChildren();
     failure.replaceChildren();
     stop.disabled = false;

@@ -3,14 +3,16 @@
 //! Relabelling as in Prometheus: ordered rules that change or drop a label set.
 
 mod pattern;
+mod scalar;
 
 use md5::{Digest, Md5};
-
-use super::config::units::ScalarText;
-use super::labels::Labels;
-use pattern::{Pattern, expand, expanded};
 use tidegate_config::{Decode, Node, Problems, TypeHelp, YamlType, nearest, wrong_type};
-use tidegate_prometheus::escaping::is_legacy_label_name;
+
+use crate::escaping::is_legacy_label_name;
+use crate::model::LabelSet as Labels;
+use pattern::{Pattern, expand, expanded};
+
+pub use scalar::ScalarText;
 
 tidegate_config::choices! {
     /// The rules for names of metrics and labels.

@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//! Alerts go on over restarts, reloads and dead sources.
+
+use super::*;
+use crate::kit::{Answer, Target};
+use std::time::Instant;
+
+/// Seconds since an alert became active.
+fn active_for(alert: &Value) -> f64 {
+    let since = alert["activeAt"].as_str().expect("a time");
+    let since = humantime::parse_rfc3339(since).expect("a time");
+    SystemTime::now()
+        .duration_since(since)
+        .map_or(0.0, |time| time.as_secs_f64())
+}
+
+#[test]
+fn a_restart_with_storage_keeps_the_time_of_for() {
+    /// Longer than a gateway takes to start.
+    const PENDING_SECONDS: f64 = 8.0;
+    let scene = Scene::new(&rules("1h")).with("storage: file_storage");
+    let gateway = scene.start();
+    scene.send("x", 9.0);
+    wait_until(SOON, "the alert is pending for some seconds", || {
+        scene
+            .alert("x")
+            .is_some_and(|alert| active_for(&alert) > PENDING_SECONDS)
+    });
+    gateway.kill();
+    // A run in which the series does not come: the alert waits, and outlasts it.
+    let gateway = scene.start();
+    wait_until(SOON, "the rules have run", || {
+        scene.get("/api/v1/rules")["groups"][0]["rules"][1]["health"] == "ok"
+    });
+    assert!(scene.alerts().is_empty(), "its series is not there");
+    gateway.stop();
+    let started = Instant::now();
+    let gateway = scene.start();
+    scene.send("x", 9.0);
+    let alert = scene.wait_for_alert("x", "pending");
+    // Alerts are kept every second. Without them, the alert would be younger than the gateway.
+    let age = started.elapsed().as_secs_f64();
+    assert!(active_for(&alert) > age, "`for` began again: {alert}");
+    gateway.stop();
+}
+
+#[test]
+fn a_reload_keeps_alerts_of_equal_rules_and_takes_new_rules() {
+    let scene = Scene::new(&rules("1h"));
+    let gateway = scene.start();
+    scene.send("x", 9.0);
+    let before = scene.wait_for_alert("x", "pending");
+    let unchanged = scene.reload(&gateway);
+    assert_eq!(unchanged["success"], true, "{unchanged}");
+    assert_eq!(unchanged["changed"], json!([]), "nothing is built again");
+    scene.write(&(rules("1h") + "  - record: zones\n    expr: count(depth)\n"));
+    let result = scene.reload(&gateway);
+    assert_eq!(result["success"], true, "{result}");
+    wait_until(SOON, "the new rule records", || {
+        scene.value("zones").as_deref() == Some("1")
+    });
+    let after = scene.wait_for_alert("x", "pending");
+    assert_eq!(after["activeAt"], before["activeAt"]);
+    assert_eq!(scene.value("zone:depth:max").as_deref(), Some("9"));
+    scene.write("groups:\n- name: web\n  rules:\n  - alert: Broken\n    expr: sum(\n");
+    let broken = scene.reload(&gateway);
+    assert_eq!(broken["success"], false, "{broken}");
+    let error = broken["error"].as_str().expect("a text");
+    assert!(error.contains("web.yaml:5"), "{error}");
+    let still = scene.wait_for_alert("x", "pending");
+    assert_eq!(still["activeAt"], before["activeAt"]);
+    scene.write("groups: []\n");
+    assert_eq!(scene.reload(&gateway)["success"], true);
+    wait_until(SOON, "the series of removed rules end", || {
+        scene.alerts().is_empty() && scene.value("zone:depth:max").is_none()
+    });
+    gateway.stop();
+}
+
+#[test]
+fn alerts_of_a_dead_target_are_unknown_until_it_is_back() {
+    let page = |depth: u32| Answer::text(&format!("# TYPE depth gauge\ndepth{{zone=\"x\"}} {depth}\n"));
+    let target = Target::start();
+    target.answer("/metrics", page(9));
+    let rules = "groups: [{name: web, rules: [{alert: Deep, expr: depth > 5}]}]\n";
+    let scene = Scene::new(rules).with("stale: unknown");
+    let scrape = format!(
+        "receivers:
+  prometheus:
+    config:
+      global: {{scrape_interval: 200ms, scrape_timeout: 200ms}}
+      scrape_configs: [{{job_name: web, static_configs: [{{targets: [\"{}\"]}}]}}]
+",
+        target.address()
+    );
+    let config = scene.config().replace("receivers:\n", &scrape);
+    let gateway = Gateway::start(&config.replace("[otlp]", "[otlp, prometheus]"));
+    let firing = scene.wait_for_alert("x", "firing");
+    let broken = Answer {
+        status: 500,
+        ..Answer::default()
+    };
+    target.answer("/metrics", broken);
+    let is_unknown = |alert: &Value| alert["labels"]["state"] == "unknown";
+    wait_until(SOON, "an alert says that the state is unknown", || {
+        scene.alerts().iter().any(is_unknown)
+    });
+    let still = scene.wait_for_alert("x", "firing");
+    assert_eq!(
+        still["activeAt"], firing["activeAt"],
+        "it has not resolved in between"
+    );
+    // The rules that a reload brings know of the dead source too.
+    scene.write(&rules.replace("rules: [", "rules: [{record: ones, expr: vector(1)}, "));
+    let result = scene.reload(&gateway);
+    assert_eq!(result["success"], true, "{result}");
+    wait_until(SOON, "the new rule records", || {
+        scene.value("ones").as_deref() == Some("1")
+    });
+    let still = scene.wait_for_alert("x", "firing");
+    assert_eq!(still["activeAt"], firing["activeAt"], "the reload keeps it");
+    target.answer("/metrics", page(1));
+    wait_until(SOON, "the alert resolves with its source", || {
+        scene.alerts().is_empty()
+    });
+    gateway.stop();
+}
