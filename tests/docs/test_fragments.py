@@ -132,5 +132,5 @@ def test_blocks_of_code_are_sound(page: str, tmp_path: Path) -> None:
 
 def test_a_wrong_option_in_a_part_is_found(tmp_path: Path) -> None:
     assert problems("exporters: {otlphttp: {endpoint: 'http://a:1', sending_queue: {storage: disk}}}\n", tmp_path) == []
-    (problem,) = problems("exporters: {otlphttp: {endpoint: 'http://a:1', compresion: gzip}}\n", tmp_path)
+    (problem,) = problems("exporters: {otlphttp: {endpoint: 'http://a:1', compress: gzip}}\n", tmp_path)
     assert "unknown key" in problem
