@@ -62,7 +62,7 @@ class Site:
         for path in sorted(DOCS.rglob("*")):
             if path.suffix == ".md":
                 self.add_page(path.relative_to(ROOT).as_posix())
-            elif path.suffix in (".svg", ".png"):
+            elif path.suffix in (".css", ".png", ".svg"):
                 self.copy(path.relative_to(ROOT).as_posix())
         for name in PROJECT:
             self.add_page(name)
