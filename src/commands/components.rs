@@ -2,6 +2,10 @@
 
 //! `components`: the components of this binary, from the same lists that check the configuration.
 
+mod drop_reasons;
+mod examples;
+mod json;
+
 use super::Failure;
 use crate::batch::Signal;
 use crate::component::{ConfigType, Factory, Stability};
@@ -11,7 +15,9 @@ use crate::{connectors, exporters, extensions, processors, receivers};
 
 /// Arguments of `components`.
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Examples:\n  tidegate components\n  tidegate components otlphttp")]
+#[command(
+    after_help = "Examples:\n  tidegate components\n  tidegate components otlphttp\n  tidegate components exporter otlphttp --json"
+)]
 pub struct ComponentsArgs {
     /// Only this class (receiver, processor, exporter, connector or extension), or a type with its options
     class: Option<String>,
@@ -20,6 +26,9 @@ pub struct ComponentsArgs {
     /// Also list each component's options with type, default and meaning
     #[arg(long)]
     options: bool,
+    /// Print JSON: also an example of each component, its own metrics and the reasons of its drops
+    #[arg(long)]
+    json: bool,
 }
 
 /// The description of a component type.
@@ -91,7 +100,7 @@ pub fn all() -> Vec<About> {
     all
 }
 
-/// Prints YAML: classes, types, signals, and options where asked.
+/// Prints YAML: classes, types, signals, and options where asked. Prints JSON where asked, always with options.
 ///
 /// # Errors
 /// The first argument is neither a class nor a type of component.
@@ -109,6 +118,13 @@ pub fn run(args: &ComponentsArgs) -> Result<(), Failure> {
     };
     let kind = only_kind.or(args.kind.as_ref());
     let with_options = args.options || only_kind.is_some();
+    if args.json {
+        let is_wanted =
+            |about: &&About| classes.contains(&about.class) && kind.is_none_or(|kind| about.kind == kind);
+        let wanted: Vec<_> = components.iter().filter(is_wanted).copied().collect();
+        print_line!("{:#}", json::document(&wanted));
+        return Ok(());
+    }
     for class in classes {
         let wanted = |about: &&About| about.class == class && kind.is_none_or(|kind| about.kind == kind);
         let mut wanted = components.iter().filter(wanted).peekable();
@@ -134,7 +150,7 @@ fn print(about: &About, with_options: bool) {
     if !about.aliases.is_empty() {
         print_line!("    aliases: [{}]", about.aliases.join(", "));
     }
-    print_line!("    description: {}", about.help);
+    print_line!("    description: {}", yaml_text(about.help));
     if !about.signals.is_empty() {
         let signals: Vec<_> = about
             .signals
@@ -152,6 +168,15 @@ fn print(about: &About, with_options: bool) {
             print_line!("    vendors:");
             vendors.iter().for_each(|vendor| print_line!("      {vendor}"));
         }
+    }
+}
+
+/// A text as a YAML scalar: `a: b` needs quotes.
+fn yaml_text(text: &str) -> String {
+    if text.contains(": ") {
+        format!("{text:?}")
+    } else {
+        text.to_owned()
     }
 }
 
@@ -223,6 +248,40 @@ mod tests {
         assert!(
             std::fs::read_to_string(path).unwrap() == expected,
             "docs/collector.md should have\n{table}"
+        );
+    }
+
+    fn without_text(path: &str, options: &[OptionDoc], found: &mut Vec<String>) {
+        for option in options {
+            let path = format!("{path}::{}", option.name);
+            // A text of one word repeats the name.
+            if option.help.split_whitespace().count() < 2 {
+                found.push(path.clone());
+            }
+            without_text(&path, &option.nested(), found);
+        }
+    }
+
+    #[test]
+    fn every_component_and_option_has_a_text() {
+        let mut found = Vec::new();
+        for about in all() {
+            let path = format!("{}::{}", about.class.section(), about.kind);
+            assert!(
+                about.help.split_whitespace().count() > 2,
+                "{path}: {}",
+                about.help
+            );
+            without_text(&path, &(about.config.docs)(), &mut found);
+        }
+        without_text(
+            "service::telemetry",
+            &telemetry::TelemetryConfig::options(),
+            &mut found,
+        );
+        assert!(
+            found.is_empty(),
+            "write doc comments for these options, with units: {found:#?}"
         );
     }
 

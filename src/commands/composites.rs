@@ -166,9 +166,10 @@ async fn get(client: Client, name: &str, labels: &[String], json: bool) -> Resul
         let quantiles: Vec<String> = quantiles
             .map(|(rank, value)| format!("q{rank} {}", number(value)))
             .collect();
+        let group = client::labels(&set["labels"]);
         print_line!(
             "{}: {}{} over {}, sum {}, last {}{}{}",
-            client::labels(&set["labels"]),
+            if group.is_empty() { name } else { &group },
             set["function"].as_str().unwrap_or_default(),
             set["across"]
                 .as_str()

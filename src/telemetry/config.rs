@@ -204,7 +204,7 @@ crate::options! {
 crate::options! {
     /// Sends without collecting.
     pub struct Simple {
-        /// Destination.
+        /// Destination of the records.
         pub exporter: PushExporter = required,
     }
 }

@@ -11,6 +11,7 @@ mod instruments;
 mod logs;
 mod old_names;
 mod otlp;
+mod owners;
 mod process;
 mod push;
 mod recorder;
@@ -36,6 +37,7 @@ use component_gauges::{ComponentGauges, Noting};
 pub use component_levels::named_component;
 pub use config::TelemetryConfig;
 pub use logs::start_logs;
+pub use owners::{OwnMetric, own_metrics};
 pub use process::{measure_heap, note_live_memory};
 
 /// The instrumentation scope of tidegate's own telemetry.

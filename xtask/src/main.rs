@@ -14,6 +14,7 @@ mod crates_picture;
 mod deny;
 mod deploy;
 mod dist;
+mod docs;
 mod editor;
 mod failures;
 mod fuzz;
@@ -149,6 +150,21 @@ const COMMANDS: &[Command] = &[
         run: crates_picture::crates,
     },
     Command {
+        name: "reference",
+        about: "write docs/reference from what the newest build says of its components, commands, metrics and API",
+        run: docs::reference,
+    },
+    Command {
+        name: "docs",
+        about: "setup, then the tests of the documents: reference, site, links, search; arguments go to pytest",
+        run: docs::test_alone,
+    },
+    Command {
+        name: "site",
+        about: "setup, then build the site of docs/ into target/site",
+        run: docs::site,
+    },
+    Command {
         name: "deny",
         about: "check licences, versions and sources of all crates; --advisories also asks the database of vulnerabilities",
         run: deny::deny,
@@ -189,7 +205,7 @@ fn main() -> ExitCode {
 fn usage(name: &str) -> ExitCode {
     println!("usage: cargo xtask COMMAND [ARGUMENT...]\n");
     for command in COMMANDS {
-        println!("  {:8} {}", command.name, command.about);
+        println!("  {:9} {}", command.name, command.about);
     }
     if ["--help", "-h", "help"].contains(&name) {
         ExitCode::SUCCESS

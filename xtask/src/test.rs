@@ -3,8 +3,8 @@
 //! `cargo xtask test`: every test, with everything they need.
 
 use crate::{
-    Outcome, abuse, bench, cluster, deny, deploy, dist, editor, failures, instructions, loom, page, process,
-    python, rules, testenv,
+    Outcome, abuse, bench, cluster, deny, deploy, dist, docs, editor, failures, instructions, loom, page,
+    process, python, rules, testenv,
 };
 use std::path::Path;
 use std::process::Command;
@@ -12,8 +12,8 @@ use std::time::Instant;
 
 /// Installs the missing peers and runs every test of the workspace, also after a failure. Without arguments it also
 /// checks the rules of the source, the spelling and the dependencies. It then runs loom, the tests in Python, of `deploy/`,
-/// of packages, of the page, of the schema and of the harness, the instruction counts, small attacks and a small cluster.
-/// Arguments go to `cargo test`.
+/// of packages, of the page, of the documents, of the schema and of the harness, the instruction counts, small attacks and
+/// a small cluster. Arguments go to `cargo test`.
 ///
 /// The checks and the examples in the documentation come first, so that the run ends with the closing lines of the unit
 /// and whole-gateway tests. If some of those fail, what they printed comes again at the end.
@@ -21,7 +21,7 @@ pub(crate) fn test(arguments: &[String]) -> Outcome {
     testenv::setup(&[])?;
     let others = match arguments {
         [] => {
-            let parts: [TestPart; 13] = [
+            let parts: [TestPart; 14] = [
                 ("rules", || rules::rules(&[])),
                 ("spelling", spelling),
                 ("deny", || deny::deny(&[])),
@@ -30,6 +30,7 @@ pub(crate) fn test(arguments: &[String]) -> Outcome {
                 ("deploy", || deploy::test(&[])),
                 ("packages", || dist::test(&[])),
                 ("page", || page::test(&[])),
+                ("docs", || docs::test(&[])),
                 ("editor", || editor::test(&[])),
                 ("harness", harness),
                 ("instructions", || instructions::bench(&[])),

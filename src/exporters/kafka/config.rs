@@ -76,7 +76,7 @@ crate::options! {
         pub tls: Option<KafkaTlsConfig> = None,
         /// User of the brokers. Unset: the brokers do not ask.
         pub auth: KafkaAuthConfig = KafkaAuthConfig::default(),
-        /// The producer.
+        /// Settings of the producer: size, compression and acknowledgement of requests.
         pub producer: ProducerConfig = ProducerConfig::default(),
         /// Most time from a message to its acknowledgement. The exporter retries later.
         pub timeout: Duration = Duration::from_secs(5),

@@ -32,6 +32,7 @@ use self::failure::ApiFailure;
 use self::feeds::Feeds;
 pub(super) use self::numbers::{NoNumbers, Partial};
 pub(super) use self::routes::takes;
+pub use self::routes::{ApiPage, api_pages};
 use self::routes::{Cost, Route};
 use super::composites::{self, COMPOSITES};
 use super::memory::{QueryMemory, SAMPLE_BYTES};

@@ -36,6 +36,7 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use self::api::Api;
+pub use self::api::{ApiPage, api_pages};
 use self::fetch::{HistoryFetch, PeersConfig};
 use self::tap::TapAccess;
 use crate::component::patterns::{check_filter, check_pattern, filter};

@@ -57,9 +57,9 @@ crate::options! {
 crate::options! {
     /// A name and a password.
     pub struct ClientConfig {
-        /// The name.
+        /// Name of the user that exporters send.
         pub username: String = String::new(),
-        /// The password.
+        /// Password that exporters send.
         pub password: Secret = Secret::default(),
         /// File with the name, instead of `username`. The extension reads it again after a change.
         pub username_file: Option<PathBuf> = None,

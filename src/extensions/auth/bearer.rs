@@ -29,7 +29,7 @@ crate::options! {
         pub scheme: String = "Bearer".to_owned(),
         /// Header that contains the token.
         pub header: String = "Authorization".to_owned(),
-        /// The token.
+        /// The token that exporters send and receivers accept.
         pub token: Option<Secret> = None,
         /// Several tokens. Receivers accept each of them, and exporters send the first.
         pub tokens: Vec<Secret> = Vec::new(),

@@ -24,7 +24,7 @@ const MIN_WINDOW: Duration = Duration::from_millis(100);
 crate::options! {
     /// Options of the `composite` processor.
     pub struct CompositeProcessorConfig {
-        /// The composites.
+        /// The composites, each with a name, a metric and a function.
         pub composites: Vec<CompositeConfig> = required,
         /// Interval at which the processor pushes composites as gauges. Readers see them at any time.
         pub interval: Duration = Duration::from_secs(1),

@@ -199,7 +199,7 @@ crate::options! {
         pub key: String = required,
         /// Value to compare with.
         pub value: String = String::new(),
-        /// Comparison.
+        /// Comparison of the value.
         pub op: FilterOp = FilterOp::Equals,
     }
 }

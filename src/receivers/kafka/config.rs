@@ -110,7 +110,7 @@ crate::options! {
     pub struct AutoCommit {
         /// Whether marked offsets are committed at an interval. `false`: at once.
         pub enable: bool = true,
-        /// The interval.
+        /// Interval between two commits.
         pub interval: Duration = Duration::from_secs(1),
     }
 }

@@ -44,7 +44,7 @@ crate::options! {
 crate::options! {
     /// The protocols. A key without a value means the defaults.
     pub struct Protocols {
-        /// OTLP/gRPC.
+        /// OTLP over gRPC. Unset: no gRPC server.
         pub grpc: Option<GrpcConfig> = None,
         /// OTLP/HTTP, protobuf and JSON.
         pub http: Option<HttpProtocolConfig> = None,

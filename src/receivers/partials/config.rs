@@ -28,11 +28,11 @@ crate::options! {
         pub expect_from: Option<ExpectFrom> = None,
         /// Interval at which the merged series are pushed to exporters that can't read tables.
         pub interval: Duration = Duration::from_secs(1),
-        /// Most merged series.
+        /// Most merged series of all producers together.
         pub max_series: usize = 1_000_000,
         /// Most series of one producer.
         pub max_series_per_producer: usize = 100_000,
-        /// Most producers.
+        /// Most producers that the replica follows at a time.
         pub max_producers: usize = 10_000,
         /// Composites that the replica merges from the windows of all producers. The producers declare the same ones, in
         /// a `composite` processor. `expr`, `across`, `function: last` and webhooks are not possible here.

@@ -134,6 +134,8 @@ fn plural(name: &str) -> String {
     match head {
         "non-negative" | "positive" | "any" => name.replace("integer", "integers"),
         "boolean" => "booleans".to_owned(),
+        "one" => format!("values, each {name}"),
+        "status" => format!("statuses{tail}"),
         _ => format!("{head}s{tail}"),
     }
 }

@@ -27,7 +27,7 @@ tidegate_config::options! {
         pub username: Option<String> = None,
         /// Password of the user.
         pub password: Option<Secret> = None,
-        /// Token.
+        /// Token of the login, instead of a user and a password.
         pub token: Option<Secret> = None,
         /// Seed of an NKey.
         pub nkey: Option<Secret> = None,

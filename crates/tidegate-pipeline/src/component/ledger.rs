@@ -87,6 +87,27 @@ impl Reason {
             Self::NotLeader => "not_leader",
         }
     }
+
+    /// The meaning of the reason, in one sentence.
+    pub fn help(self) -> &'static str {
+        match self {
+            Self::Filtered => "A rule of `filter` dropped the item.",
+            Self::Limit => "A limit of the number of series or of the size was reached.",
+            Self::Invalid => "The item breaks a rule of its format or data model.",
+            Self::Unsupported => "The component does not support this kind of data.",
+            Self::QueueFull => "The queue was full, and its policy is to drop.",
+            Self::Rejected => "The destination refused the item permanently.",
+            Self::RetriesExhausted => "The retries exceeded their time limit.",
+            Self::Late => "A newer point is already there.",
+            Self::Conflict => "Another component owns the same output identity.",
+            Self::Shutdown => "The gateway stopped before it handed the item on.",
+            Self::Damaged => "The copy on disk is damaged.",
+            Self::StorageFailed => "The write to disk failed, and the sender got an error.",
+            Self::Future => "The time is too far ahead of the gateway's clock.",
+            Self::Memory => "There was not enough memory for the item, or for its converted form.",
+            Self::NotLeader => "Another replica leads the cluster, and exports the data.",
+        }
+    }
 }
 
 impl From<Rejection> for Reason {

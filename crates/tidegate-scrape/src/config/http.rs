@@ -16,11 +16,11 @@ pub const SECRET_FILE_INTERVAL: Duration = Duration::from_secs(10);
 tidegate_config::options! {
     /// User and password.
     pub struct BasicAuth {
-        /// User.
+        /// Name of the user.
         pub username: String = String::new(),
         /// File with the user. The receiver reads it again after a change.
         pub username_file: Option<PathBuf> = None,
-        /// Password.
+        /// Password of the user.
         pub password: Option<Secret> = None,
         /// File with the password. The receiver reads it again after a change.
         pub password_file: Option<PathBuf> = None,
@@ -37,7 +37,7 @@ tidegate_config::options! {
     pub struct Authorization {
         /// Word before the credentials.
         pub r#type: String = "Bearer".to_owned(),
-        /// Credentials.
+        /// Credentials after the type, for example a token.
         pub credentials: Option<Secret> = None,
         /// File with the credentials. The receiver reads it again after a change.
         pub credentials_file: Option<PathBuf> = None,
@@ -166,7 +166,7 @@ macro_rules! http_options {
                 pub bearer_token: Option<tidegate_config::Secret> = None,
                 /// The same as `authorization: {credentials_file: ...}`.
                 pub bearer_token_file: Option<std::path::PathBuf> = None,
-                /// TLS.
+                /// TLS of `https` requests.
                 pub tls_config: $crate::config::http::TlsConfig
                     = $crate::config::http::TlsConfig::default(),
                 /// Whether the receiver follows redirects. It sends credentials to the same host and port only.

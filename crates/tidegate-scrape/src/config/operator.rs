@@ -29,7 +29,7 @@ tidegate_config::options! {
     pub struct SelectorExpression {
         /// Name of the label.
         pub key: String = required,
-        /// Comparison.
+        /// Comparison of the label with `values`.
         pub operator: SelectorOperator = required,
         /// Values, for `In` and `NotIn`.
         pub values: Vec<String> = Vec::new(),

@@ -6,6 +6,7 @@ use serde_json::json;
 use tidegate_promql::NAME;
 
 use super::{API, Api, ApiFailure, PageContent, feeds};
+use crate::extensions::admin::composites::COMPOSITES;
 use crate::extensions::admin::queues::QueryKind;
 use crate::extensions::admin::{page, reload, tap};
 use crate::net::pages::{Request, Takes};
@@ -16,6 +17,8 @@ pub(super) struct Route {
     path: &'static str,
     takes: Takes,
     pub(super) cost: Cost,
+    /// The content of its answer, for the reference.
+    about: &'static str,
     pub(super) page: fn(&Api, &Request) -> Result<PageContent, ApiFailure>,
 }
 
@@ -34,6 +37,7 @@ pub(super) enum Cost {
 const fn get(
     path: &'static str,
     cost: Cost,
+    about: &'static str,
     page: fn(&Api, &Request) -> Result<PageContent, ApiFailure>,
 ) -> Route {
     let takes = Takes::Get;
@@ -41,6 +45,7 @@ const fn get(
         path,
         takes,
         cost,
+        about,
         page,
     }
 }
@@ -48,6 +53,7 @@ const fn get(
 const fn form(
     path: &'static str,
     cost: Cost,
+    about: &'static str,
     page: fn(&Api, &Request) -> Result<PageContent, ApiFailure>,
 ) -> Route {
     let takes = Takes::GetOrForm;
@@ -55,48 +61,124 @@ const fn form(
         path,
         takes,
         cost,
+        about,
         page,
     }
 }
 
+#[rustfmt::skip]
 const ROUTES: &[Route] = &[
-    form("query", Cost::Query, Api::whole_instant),
-    form("query_range", Cost::Much, Api::range),
-    form("format_query", Cost::Little, Api::format),
-    form("parse_query", Cost::Little, Api::tree),
-    form("query_exemplars", Cost::Much, Api::exemplars),
-    form("series", Cost::Much, Api::series),
-    form("labels", Cost::Much, Api::names),
-    form("history", Cost::Much, Api::history),
-    get("label/*/values", Cost::Much, Api::values),
-    get("metadata", Cost::Much, Api::metadata),
-    form("explain", Cost::Diagnosis, Api::explain),
-    get("rules", Cost::Little, Api::rules),
-    get("alerts", Cost::Little, Api::alerts),
-    get("targets", Cost::Little, Api::targets),
-    get("targets/metadata", Cost::Much, Api::metadata_of_targets),
-    get("scrape_pools", Cost::Little, Api::pools),
-    get("alertmanagers", Cost::Little, Api::alertmanagers),
-    get("notifications", Cost::Little, |_, _| Ok(json!([]).into())),
-    get("status/tsdb", Cost::Diagnosis, Api::cardinality),
-    get("status/buildinfo", Cost::Little, Api::build),
-    get("status/cluster", Cost::Little, Api::clusters),
-    get("status/config", Cost::Little, Api::config),
-    get("status/graph", Cost::Little, Api::graph),
-    get("status/durations", Cost::Little, Api::durations),
-    get("status/sources", Cost::Little, Api::sources),
-    get("status/notices", Cost::Little, |api, _| {
-        Ok(json!(api.shared.notices.list()).into())
-    }),
-    get("status/flags", Cost::Little, Api::flags),
-    get("status/runtimeinfo", Cost::Little, Api::runtime),
-    get("status/walreplay", Cost::Little, |_, _| {
-        Ok(json!({"min": 0, "max": 0, "current": 0}).into())
-    }),
+    form("query", Cost::Query, "the value of a PromQL expression at one `time`; with `timeout` and `limit`", Api::whole_instant),
+    form("query_range", Cost::Much, "the values of a PromQL expression from `start` to `end` at each `step`; with `timeout` and `limit`", Api::range),
+    form("format_query", Cost::Little, "a query on one line", Api::format),
+    form("parse_query", Cost::Little, "the parts of a query", Api::tree),
+    form("query_exemplars", Cost::Much, "the latest exemplars of a query's series, at most 8 a series", Api::exemplars),
+    form("series", Cost::Much, "the label sets of the series that `match[]` selects, from `start` to `end`; with `limit`", Api::series),
+    form("labels", Cost::Much, "the names of labels; with `match[]`, `start`, `end` and `limit`", Api::names),
+    form("history", Cost::Much, "the history of merged series for another replica of a cluster. Its format may change in each version", Api::history),
+    get("label/*/values", Cost::Much, "the values of a label; with `match[]`, `start`, `end` and `limit`", Api::values),
+    get("metadata", Cost::Much, "type, help and unit of metrics; with `metric` and `limit`", Api::metadata),
+    form("explain", Cost::Diagnosis, "the origin of the series that `match[]` selects: rule, owner, state and sources; with `limit` (10)", Api::explain),
+    get("rules", Cost::Little, "the groups of the `rules` extension, with the state of each rule and its alerts; with `type`, `rule_name[]`, `rule_group[]`, `file[]`, `match[]` and `exclude_alerts`", Api::rules),
+    get("alerts", Cost::Little, "the pending and firing alerts", Api::alerts),
+    get("targets", Cost::Little, "the targets of `prometheus` receivers, with the last scrape of each, and at most 1000 dropped targets a job", Api::targets),
+    get("targets/metadata", Cost::Much, "type, help and unit of the metrics of each target", Api::metadata_of_targets),
+    get("scrape_pools", Cost::Little, "the names of the scrape jobs", Api::pools),
+    get("alertmanagers", Cost::Little, "the URLs that alerts are posted to", Api::alertmanagers),
+    get("notifications", Cost::Little, "an empty list", |_, _| Ok(json!([]).into())),
+    get("status/tsdb", Cost::Diagnosis, "the number of series by metric, label and source; with `limit` (10)", Api::cardinality),
+    get("status/buildinfo", Cost::Little, "version, commit and date of the build", Api::build),
+    get("status/cluster", Cost::Little, "the clusters, with their producers", Api::clusters),
+    get("status/config", Cost::Little, "the merged configuration as YAML without secrets, and the last 20 reloads", Api::config),
+    get("status/graph", Cost::Little, "the pipelines, with the counters of each component since the start", Api::graph),
+    get("status/durations", Cost::Little, "the gateway's own metrics of the time that processors take, as text", Api::durations),
+    get("status/sources", Cost::Little, "the gateway's own metrics of rings, cells and sockets as text", Api::sources),
+    get("status/notices", Cost::Little, "probable mistakes in the configuration, by component", |api, _| Ok(json!(api.shared.notices.list()).into())),
+    get("status/flags", Cost::Little, "the limits of queries", Api::flags),
+    get("status/runtimeinfo", Cost::Little, "start time, directory and host", Api::runtime),
+    get("status/walreplay", Cost::Little, "zeros: the gateway replays nothing", |_, _| Ok(json!({"min": 0, "max": 0, "current": 0}).into())),
 ];
 
 /// The one page of Prometheus that is not below its API.
-const FEDERATE: &Route = &get("/federate", Cost::Much, Api::federate);
+const FEDERATE: &Route = &get(
+    "/federate",
+    Cost::Much,
+    "the newest values of the series that `match[]` selects as text, for a Prometheus that scrapes them",
+    Api::federate,
+);
+
+/// The other paths of the endpoint.
+const OTHERS: &[(&str, &str)] = &[
+    ("/", "the page for people"),
+    ("/-/healthy", "200 while the process runs"),
+    (
+        "/-/ready",
+        "200 while the gateway is ready, else 503 with the reason",
+    ),
+    (
+        reload::PATH,
+        "reads the configuration again, and answers with the changes or the problems",
+    ),
+    (COMPOSITES, "all groups of all composites; with `label`"),
+    (
+        "/api/v1/composites/NAME",
+        "the groups of one composite; with `label`, `wait` (at most 60 s) and `seq`",
+    ),
+    (
+        "/api/v1/composites/NAME/watch",
+        "the groups of one composite that change, as server-sent events",
+    ),
+    (
+        feeds::PATH,
+        "the pages of the status that `topic` names, as server-sent events",
+    ),
+    (
+        tap::PATH,
+        "a copy of the items that enter or leave a component; with `component`, `direction`, `pipeline` and `where`",
+    ),
+];
+
+/// A path of the HTTP API, for the reference.
+#[derive(Clone, Debug)]
+pub struct ApiPage {
+    /// Path. `NAME` stands for a name.
+    pub path: String,
+    /// The accepted methods: `GET, POST`.
+    pub methods: &'static str,
+    /// The content of the answer.
+    pub about: &'static str,
+}
+
+/// Every path of the HTTP API, in alphabetical order.
+pub fn api_pages() -> Vec<ApiPage> {
+    let queries = ROUTES.iter().map(|route| {
+        let path = format!("{API}{}", route.path.replace('*', "NAME"));
+        (path, route.about)
+    });
+    let others = OTHERS.iter().map(|(path, about)| ((*path).to_owned(), *about));
+    let federate = (FEDERATE.path.to_owned(), FEDERATE.about);
+    let mut pages: Vec<_> = queries
+        .chain(others)
+        .chain([federate])
+        .map(|(path, about)| ApiPage {
+            methods: methods(takes(&path)),
+            path,
+            about,
+        })
+        .collect();
+    pages.sort_by(|a, b| a.path.cmp(&b.path));
+    pages
+}
+
+fn methods(takes: Takes) -> &'static str {
+    match takes {
+        Takes::Paths => "GET, HEAD",
+        Takes::Forms => "GET, HEAD, POST",
+        Takes::Get => "GET",
+        Takes::GetOrForm => "GET, POST",
+        Takes::Post => "POST",
+    }
+}
 
 impl Route {
     /// Whether its answer depends on the values of series, which may not be complete yet.
@@ -162,6 +244,17 @@ fn seems_heavy(query: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_reference_has_every_path_once_with_its_methods() {
+        let pages = api_pages();
+        assert_eq!(pages.len(), ROUTES.len() + OTHERS.len() + 1);
+        assert!(pages.windows(2).all(|two| two[0].path < two[1].path));
+        let of = |path: &str| pages.iter().find(|page| page.path == path).unwrap().methods;
+        assert_eq!(of("/api/v1/query"), "GET, POST");
+        assert_eq!(of("/api/v1/label/NAME/values"), "GET");
+        assert_eq!(of("/-/reload"), "POST");
+    }
 
     #[test]
     fn heavy_queries_are_distinguished_from_light_ones() {

@@ -1,0 +1,29 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""The blocks of code of pages work as they stand there."""
+
+import os
+from pathlib import Path
+
+import pytest
+from blocks import Page, blocks, pattern
+
+
+@pytest.mark.parametrize("page", ["concepts.md", "operations.md", "tutorial.md"])
+def test_every_block_of_the_page_works(page: str, tmp_path: Path) -> None:
+    assert len(list(blocks(page))) >= 2
+    Page(page, tmp_path, os.environ["TIDEGATE_BINARY"]).run()
+
+
+def test_output_may_differ_in_numbers_and_not_in_words() -> None:
+    shown = "NAME  VALUE\na{x=\"rank_0\"}  1.5\n...\nlast 2\n"
+    assert pattern(shown).fullmatch("NAME VALUE\na{x=\"rank_7\"} 22.75\nmore\nand more\nlast 3\n")
+    assert not pattern(shown).fullmatch("NAME VALUE\na{x=\"rank_7\"} -\nlast 3\n")
+    assert not pattern(shown).fullmatch("NAME VALUE\nb{x=\"rank_7\"} 1\nlast 3\n")
+
+
+def test_a_block_that_no_test_knows_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "page.md").write_text("```perl\nprint 1\n```\n")
+    monkeypatch.setattr("blocks.DOCS", tmp_path)
+    with pytest.raises(AssertionError, match="no test knows blocks of `perl`"):
+        Page("page.md", tmp_path, "/bin/true").run()

@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//! `cargo xtask reference`: the pages of `docs/reference`, written from what the newest build says of itself, and the
+//! tables for sizing. `cargo xtask site`: the site of `docs/`.
+
+use crate::test::workspace;
+use crate::{Outcome, process, pytest, testenv};
+
+/// Writes the pages that differ.
+pub(crate) fn reference(arguments: &[String]) -> Outcome {
+    if !arguments.is_empty() {
+        return Err("usage: cargo xtask reference".into());
+    }
+    process::stream(process::cargo().args(["build", "--quiet", "--bin", "tidegate"]))?;
+    process::stream(
+        process::by_hand("python3")
+            .arg("docs/reference.py")
+            .arg(process::target().join("debug/tidegate"))
+            .current_dir(workspace())
+            .env("PYTHONDONTWRITEBYTECODE", "1"),
+    )
+}
+
+/// Builds the site into `target/site`, in a folder of this version.
+pub(crate) fn site(arguments: &[String]) -> Outcome {
+    if !arguments.is_empty() {
+        return Err("usage: cargo xtask site".into());
+    }
+    testenv::setup(&[])?;
+    process::stream(
+        process::by_hand("python3")
+            .arg("docs/site.py")
+            .arg(process::target().join("site"))
+            .current_dir(workspace())
+            .env("PYTHONPATH", testenv::directory().join("site"))
+            .env("PYTHONDONTWRITEBYTECODE", "1"),
+    )
+}
+
+/// Installs what is missing and runs the tests of the pages; arguments go to pytest.
+pub(crate) fn test_alone(arguments: &[String]) -> Outcome {
+    testenv::setup(&[])?;
+    test(arguments)
+}
+
+/// Runs `tests/docs`. It takes half a minute when the gateway is built.
+pub(crate) fn test(arguments: &[String]) -> Outcome {
+    let part = |name| testenv::directory().join(name);
+    let programs = [("TIDEGATE_CHROMIUM", part("chromium"))];
+    let folders = ["deploy-tools", "playwright", "python-tools", "site"].map(part);
+    pytest::run(&["tests/docs", "--quiet"], &folders, &programs, arguments)
+}
