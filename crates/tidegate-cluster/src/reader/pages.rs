@@ -34,11 +34,10 @@ impl ReadPages {
     pub(super) fn note(&mut self, position: PagePosition, page: ReadPage, has_room: bool) {
         match self.0.get_mut(&position) {
             Some(known) if page.version >= known.version => *known = page,
-            Some(_) => {}
             None if has_room => {
                 self.0.insert(position, page);
             }
-            None => {}
+            Some(_) | None => {}
         }
     }
 
