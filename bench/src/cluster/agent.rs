@@ -250,6 +250,7 @@ impl AgentRun {
             Order::Freeze(reply) => self.frozen = Some(reply),
             Order::End(end) => {
                 self.end = Some(end);
+                self.model.lock().note_order(&self.agent, self.number, end);
                 if end == RunEnd::Stopped {
                     self.sender.stop();
                 }

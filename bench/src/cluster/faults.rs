@@ -49,9 +49,12 @@ const QUIET: Duration = Duration::from_secs(15);
 /// So long after a repair, all replicas have read what the store has.
 const REST: Duration = Duration::from_secs(5);
 
-/// Replicas keep their memory for this long after it. The leader folds ended runs, which only replicas know, after 1 min and the
-/// lease.
+/// Replicas keep their memory for this long after it. They fold ended runs, which only replicas know, after 1 min and the lease
+/// at the latest.
 const RESTORING: Duration = Duration::from_secs(75);
+
+/// Replicas may show different totals of ended runs for this long after it: 25 s after one of them is ready again.
+const DIFFERING: Duration = Duration::from_secs(45);
 
 /// What is counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -215,6 +218,7 @@ impl FaultInjector {
         {
             broker.put_back(earlier.path())?;
             self.restored_at = Some(now + RESTORING);
+            cluster.fleet.model.lock().differ_until = Some(Instant::now() + DIFFERING);
             for replica in &mut cluster.replicas {
                 replica.note_server();
                 replica.expect_losses();

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant, SystemTime};
 use tidegate_cluster::SenderStats;
 use tidegate_engine::MergeMode;
 
+use super::agent::RunEnd;
 use super::rows::{ROWS, cells, updates_sample};
 
 /// The number of a run of an agent. No other run has it.
@@ -45,6 +46,8 @@ pub(super) struct Model {
     sent: SentTotals,
     /// The begins and ends of runs.
     log: String,
+    /// The store was put back: replicas may show different totals of ended runs until then.
+    pub(super) differ_until: Option<Instant>,
 }
 
 /// The sums of the counts of senders.
@@ -147,6 +150,11 @@ impl Model {
         if let Some(totals) = self.agents.get_mut(agent) {
             totals.is_counting = false;
         }
+    }
+
+    /// Notes how a run shall end.
+    pub(super) fn note_order(&mut self, agent: &str, run: RunNumber, end: RunEnd) {
+        self.note(&format!("{agent} gets the order to end its run {run}: {end:?}"));
     }
 
     /// Ends a run. Its gauges go. `has_settled`: the store must have all that it said.

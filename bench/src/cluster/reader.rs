@@ -144,6 +144,7 @@ impl RoundRobinState {
         let model = self.model.lock();
         let most = model.totals();
         let ages = model.staleness(|sample| page.value(sample), now);
+        self.checker.may_differ = model.differ_until.is_some_and(|until| asked < until);
         drop(model);
         let composite_age = page.clock().map(|shown| unix_seconds(wall) - shown);
         self.check_composite(composite_age, number, now.saturating_duration_since(asked));

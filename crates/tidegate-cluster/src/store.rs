@@ -78,7 +78,7 @@ pub enum StoreCall {
     CompareAndSet(StoreMessage, u64),
     /// Takes or extends a lease, by the same comparison.
     Lease(LeaseRequest),
-    /// Removes the pages of a run up to this sequence. Answer: [`StoreReply::Purged`].
+    /// Removes the pages of a run up to this sequence; 0: none. Answer: [`StoreReply::Purged`].
     Purge(RunName, u64),
 }
 
@@ -117,7 +117,8 @@ pub enum StoreEvent {
     /// A read has given all that the store had at a moment in the last 1.5 s. An engine with a connection says it about once
     /// a second. It need not have given what came since: where many write, there is always something on its way.
     Current(CallId),
-    /// The connection to the store is new. The store may have lost messages.
+    /// The connection to the store is new. The store may have lost messages. It comes before each answer that the new
+    /// connection gives: a sender must not count such an answer as one of the earlier connection.
     Connected,
 }
 

@@ -10,7 +10,7 @@ use tidegate_cluster::{
     StoreSession, Subject,
 };
 use tokio::runtime::Handle;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::{Id, JoinError, JoinSet};
 
 use crate::client::{Client, NewRecord};
@@ -80,6 +80,9 @@ struct Session {
 impl Session {
     /// Runs until the machine or the engine is gone.
     async fn run(mut self, mut calls: mpsc::Receiver<(CallId, StoreCall)>) {
+        // The connections of which the state machine knows: no answer of one comes before `Connected`.
+        let (known, receiver) = watch::channel(None);
+        let known_link = Link(receiver);
         let mut tasks = JoinSet::new();
         // The calls of the running tasks.
         let mut call_ids: HashMap<Id, CallId> = HashMap::new();
@@ -90,10 +93,11 @@ impl Session {
                     if changed.is_err() {
                         return;
                     }
-                    let is_connected = self.link.0.borrow_and_update().is_some();
-                    if is_connected && self.events.send(StoreEvent::Connected).await.is_err() {
+                    let client = self.link.0.borrow_and_update().clone();
+                    if client.is_some() && self.events.send(StoreEvent::Connected).await.is_err() {
                         return;
                     }
+                    known.send_replace(client);
                 }
                 call = calls.recv(), if tasks.len() < MAX_CALLS => {
                     let Some((id, call)) = call else { return };
@@ -102,7 +106,7 @@ impl Session {
                         id,
                         events: self.events.clone(),
                     };
-                    let task = tasks.spawn(running.run(self.link.clone(), call));
+                    let task = tasks.spawn(running.run(known_link.clone(), call));
                     call_ids.insert(task.id(), id);
                 }
                 Some(ended) = tasks.join_next_with_id() => {

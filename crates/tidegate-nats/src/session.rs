@@ -136,13 +136,16 @@ impl SessionContext {
         let result = match self.link().await {
             Some(link) => {
                 tokio::select! {
-                    result = self.perform(&link, id, call) => result,
+                    // The client connects once more by itself and may deliver the call to a store that has lost messages. Its
+                    // answer must not come before `Connected`.
+                    biased;
                     () = link.lost() => {
                         if is_read {
                             self.shared.note_failed_read();
                         }
                         Err(StoreError::Unavailable("the connection is lost".to_owned()))
                     }
+                    result = self.perform(&link, id, call) => result,
                 }
             }
             None => Err(StoreError::Unavailable(self.shared.outage())),

@@ -73,6 +73,10 @@ pub(crate) async fn purge(
     run: &RunName,
     through: u64,
 ) -> Result<StoreReply, StoreError> {
+    if through == 0 {
+        // NATS would take the sequence 1 as no bound and remove all pages.
+        return Ok(StoreReply::Purged);
+    }
     // NATS keeps the message with the sequence that it gets.
     let purge = link.stream.purge().sequence(through.saturating_add(1));
     let purged = purge.filter(run.filter(&shared.cluster)).await;

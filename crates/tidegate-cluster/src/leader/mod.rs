@@ -39,6 +39,9 @@ pub struct LeaderConfig {
     pub grace: Duration,
     /// A silent run is folded after this time (default: 15 min).
     pub fold_after: Duration,
+    /// A producer that lives connects again and sends its pages within this time after a loss of the store (default: 15 s). A
+    /// run that does not is folded, if the store lacks pages of it that this replica knows.
+    pub reconnect: Duration,
     /// The time between two reads of all records (default: 5 min).
     pub audit_interval: Duration,
     /// The time between two searches for runs to fold, and before a failed job begins again (default: 5 s).
@@ -54,6 +57,7 @@ impl LeaderConfig {
             term: Duration::from_secs(10),
             grace: Duration::from_mins(1),
             fold_after: Duration::from_mins(15),
+            reconnect: Duration::from_secs(15),
             audit_interval: Duration::from_mins(5),
             retry: Duration::from_secs(5),
         }
@@ -267,6 +271,8 @@ impl ClusterLeader {
     fn search(&mut self, reader: &PageReader, now: UnixNanos) {
         let grace = self.patience(self.config.grace, now);
         let age = self.patience(self.config.fold_after, now);
+        // Perhaps the leader does not know what the store lacks: a replica that does is not more patient.
+        let reconnect = nanos(self.config.reconnect);
         let mut by_producer: BTreeMap<ProducerName, Vec<(RunName, u64)>> = BTreeMap::new();
         self.parked.retain(|producer, until| {
             let waits = now < *until;
@@ -275,7 +281,7 @@ impl ClusterLeader {
             }
             waits
         });
-        for (run, through) in reader.over_runs(now, grace, age) {
+        for (run, through) in reader.over_runs(now, grace, age, reconnect) {
             if !self.parked.contains_key(&run.producer) {
                 by_producer
                     .entry(run.producer.clone())

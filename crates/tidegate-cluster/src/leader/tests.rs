@@ -100,6 +100,22 @@ impl Cluster {
         });
     }
 
+    /// Puts the broker back to an earlier state, which breaks all connections.
+    fn put_back(&mut self, operations: usize) {
+        let clients = 2 * self.replicas.len() as u64;
+        for client in 0..clients {
+            self.broker.disconnect(client);
+        }
+        self.broker.put_back(operations);
+        for client in 0..clients {
+            self.broker.connect(client);
+        }
+        let now = self.now;
+        for (_, leader) in &mut self.replicas {
+            leader.reconnected(now);
+        }
+    }
+
     fn subjects(&self) -> Vec<Subject> {
         let subjects = self.broker.messages().map(|stored| &stored.message.subject);
         let subjects = subjects.map(|text| Subject::parse("c", text).unwrap());
@@ -247,6 +263,70 @@ fn a_run_that_was_folded_too_early_may_say_more() {
     cluster.run_for(17 * 60);
     assert_eq!(cluster.subjects(), [record()]);
     assert_eq!(cluster.shown(), vec![Some(Value::Int(9)); 2]);
+}
+
+/// Two replicas, and a state of the broker in which a run has the total 7. The leader does not read the total 22, which the
+/// run publishes after it.
+fn with_a_total_of_one_replica() -> (Cluster, usize) {
+    let mut cluster = Cluster::new(2);
+    cluster.publish(5, 1, PageKind::Page, 1, 7);
+    cluster.run_for(10);
+    assert_eq!(cluster.leading(), [true, false]);
+    let state = cluster.broker.operations();
+    cluster.broker.disconnect(0);
+    cluster.publish(5, 1, PageKind::Page, 2, 22);
+    cluster.run_for(2);
+    assert_eq!(cluster.shown(), [Some(Value::Int(7)), Some(Value::Int(22))]);
+    (cluster, state)
+}
+
+#[test]
+fn a_total_that_one_replica_alone_knows_is_soon_in_the_store() {
+    let (mut cluster, state) = with_a_total_of_one_replica();
+    cluster.put_back(state);
+    cluster.run_for(10);
+    assert_eq!(cluster.subjects().len(), 1, "the producer may come back");
+    cluster.run_for(20);
+    assert_eq!(cluster.shown(), vec![Some(Value::Int(22)); 2]);
+    assert_eq!(cluster.subjects(), [record()]);
+    let stored = cluster.replicas.iter().map(|(_, leader)| leader.stats().stored);
+    assert_eq!(stored.collect::<Vec<_>>(), [0, 1], "the leader did not know it");
+}
+
+#[test]
+fn a_total_of_a_run_that_said_goodbye_is_in_the_store_sooner() {
+    let (mut cluster, state) = with_a_total_of_one_replica();
+    cluster.publish(5, 0, PageKind::Bye, 3, 0);
+    cluster.run_for(1);
+    cluster.put_back(state);
+    cluster.run_for(15);
+    assert_eq!(cluster.shown(), vec![Some(Value::Int(22)); 2]);
+    assert_eq!(cluster.subjects(), [record()]);
+}
+
+#[test]
+fn a_loss_that_breaks_no_read_is_repaired_as_soon() {
+    let (mut cluster, state) = with_a_total_of_one_replica();
+    cluster.broker.put_back(state);
+    cluster.broker.connect(0);
+    cluster.run_for(30);
+    assert_eq!(cluster.shown(), vec![Some(Value::Int(22)); 2]);
+    assert_eq!(cluster.subjects(), [record()]);
+}
+
+#[test]
+fn a_run_that_publishes_again_after_a_loss_is_not_folded() {
+    let (mut cluster, state) = with_a_total_of_one_replica();
+    cluster.put_back(state);
+    cluster.run_for(10);
+    for sequence in 3..60 {
+        cluster.publish(5, 1, PageKind::Page, sequence, 22);
+        cluster.run_for(1);
+    }
+    assert_eq!(cluster.shown(), vec![Some(Value::Int(22)); 2]);
+    assert_eq!(cluster.subjects().len(), 1);
+    let stored = cluster.replicas.iter().map(|(_, leader)| leader.stats().stored);
+    assert_eq!(stored.sum::<u64>(), 0);
 }
 
 #[test]

@@ -159,7 +159,13 @@ impl<B: SessionBackend> Session<B> {
             };
             match step {
                 SessionStep::Call(id, call) => self.begin(id, call).await?,
-                SessionStep::Answer(answer) => self.answer(answer).await?,
+                SessionStep::Answer(answer) => {
+                    // It may be an answer of the new connection.
+                    if take_change(&mut self.connections) {
+                        self.events.send(StoreEvent::Connected).await?;
+                    }
+                    self.answer(answer).await?;
+                }
                 SessionStep::Read => self.read().await?,
                 SessionStep::Question => self.set_goal().await?,
                 SessionStep::Connected => self.events.send(StoreEvent::Connected).await?,
@@ -269,6 +275,17 @@ impl<B: SessionBackend> Session<B> {
         self.give(id, rest).await?;
         Ok(self.events.send(StoreEvent::Current(id)).await?)
     }
+}
+
+/// Whether the value has changed since the last call. It does not wait.
+fn take_change<T>(changes: &mut Option<watch::Receiver<T>>) -> bool {
+    changes.as_mut().is_some_and(|changes| {
+        let has_changed = changes.has_changed().unwrap_or(false);
+        if has_changed {
+            changes.mark_unchanged();
+        }
+        has_changed
+    })
 }
 
 /// Returns when the value has changed since the last call.

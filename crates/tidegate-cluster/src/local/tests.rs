@@ -201,3 +201,37 @@ async fn a_call_that_panics_fails_and_the_session_goes_on() {
         );
     }
 }
+
+/// A backend that makes a new connection for each call.
+struct ReconnectingBackend(watch::Sender<u64>);
+
+impl SessionBackend for ReconnectingBackend {
+    fn store(&self) -> Option<&SharedStore> {
+        None
+    }
+
+    async fn call(self: Arc<Self>, _call: StoreCall) -> Result<StoreReply, StoreError> {
+        self.0.send_modify(|connections| *connections += 1);
+        Ok(StoreReply::Purged)
+    }
+
+    fn connections(&self) -> Option<watch::Receiver<u64>> {
+        Some(self.0.subscribe())
+    }
+}
+
+/// A sender that gets them in the other order takes its goodbye as one of the earlier connection.
+#[tokio::test]
+async fn an_answer_of_a_new_connection_comes_after_its_event() {
+    let lifetime = watch::Sender::new(());
+    let backend = ReconnectingBackend(watch::Sender::new(0));
+    let mut session = open_session(Arc::new(backend), lifetime.subscribe());
+    assert_eq!(session.events.recv().await, Some(StoreEvent::Connected));
+    for number in 0..200 {
+        let call = StoreCall::Publish(message("tg.c.p.00.p.1.1"));
+        session.store.start(CallId(number), call);
+        assert_eq!(session.events.recv().await, Some(StoreEvent::Connected));
+        let answer = StoreEvent::Done(CallId(number), Ok(StoreReply::Purged));
+        assert_eq!(session.events.recv().await, Some(answer));
+    }
+}

@@ -4,6 +4,7 @@
 
 mod broker_clock;
 mod deltas;
+mod pages;
 mod producers;
 mod records;
 mod sources;
@@ -123,6 +124,8 @@ pub struct PageReader {
     read: Option<CallId>,
     /// Whether the present read has given all messages once.
     is_following: bool,
+    /// When it first had.
+    followed_at: UnixNanos,
     /// When all messages were known.
     caught_up_at: Option<UnixNanos>,
     /// When the engine said so last.
@@ -172,6 +175,7 @@ impl PageReader {
             ids: CallId::default(),
             read: None,
             is_following: false,
+            followed_at: 0,
             caught_up_at: None,
             current_at: 0,
             windows,
@@ -197,6 +201,8 @@ impl PageReader {
         (self.read, self.is_following) = (Some(id), false);
         self.had_refused_runs |= self.has_refused_runs;
         self.has_refused_runs = false;
+        // The store may have lost messages: it has only what this read gives.
+        self.producers.runs_mut().for_each(|run| run.through = 0);
         Some((id, StoreCall::ReadAll(ReadScope::Everything)))
     }
 
@@ -208,6 +214,9 @@ impl PageReader {
                 let _ = self.take(&stored, false, now);
             }
             StoreEvent::Current(id) if self.read == Some(id) => {
+                if !self.is_following {
+                    self.followed_at = now;
+                }
                 (self.caught_up_at, self.current_at) = (Some(now), now);
                 (self.is_following, self.had_refused_runs) = (true, false);
             }
@@ -338,19 +347,37 @@ impl PageReader {
     }
 
     /// The runs that may be folded, with the highest sequences of their pages: those that said goodbye `grace_ns` ago, and
-    /// those that were last alive `age_ns` ago. After a loss, a run need not be that old: only replicas may know it.
-    pub(crate) fn over_runs(&self, now: UnixNanos, grace_ns: u64, age_ns: u64) -> Vec<(RunName, u64)> {
+    /// those that were last alive `age_ns` ago. After a loss, a run need not be that old: only replicas may know it. If the
+    /// store lacks pages of it that are known here, it may be folded when its producer has had `return_ns` to send them again,
+    /// or for a lease if it said goodbye.
+    pub(crate) fn over_runs(
+        &self,
+        now: UnixNanos,
+        grace_ns: u64,
+        age_ns: u64,
+        return_ns: u64,
+    ) -> Vec<(RunName, u64)> {
         let has_lost = self.lost_at.is_some_and(|at| now.saturating_sub(at) <= age_ns);
+        let lease_ns = self.config.merged.lease_ns;
         let silence = if has_lost {
-            self.config.merged.lease_ns.saturating_add(grace_ns).min(age_ns)
+            lease_ns.saturating_add(grace_ns).min(age_ns)
         } else {
             age_ns
         };
+        let read = self.read.filter(|_| self.is_following);
+        let compared = now.saturating_sub(self.followed_at.max(self.lost_at.unwrap_or(0)));
         let mut over = Vec::new();
         for (producer, entry) in &self.producers.by_name {
             for (epoch, run) in &entry.runs {
-                let wait = if run.has_ended { grace_ns } else { silence };
-                if run.is_whole() && now.saturating_sub(run.seen) >= wait {
+                let (wait, return_ns) = if run.has_ended {
+                    (grace_ns, lease_ns)
+                } else {
+                    (silence, return_ns)
+                };
+                let idle = now.saturating_sub(run.seen);
+                let has_more = || read.is_some_and(|read| run.pages.has_more_than(read));
+                let is_over = idle >= wait || (idle.min(compared) >= return_ns && has_more());
+                if run.is_whole() && is_over {
                     let producer = producer.clone();
                     let epoch = *epoch;
                     over.push((RunName { producer, epoch }, run.through));

@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use tidegate_engine::UnixNanos;
 
+use super::pages::{PagePosition, ReadPage, ReadPages};
 use crate::{ProducerName, RunName};
 
 /// The most runs of a producer whose pages are in the store. One producer must not take the place of the others.
@@ -14,10 +15,13 @@ const MAX_RUNS_OF_PRODUCER: usize = 1_024;
 /// The most unreadable pages of a run that are remembered. A run with more is never folded here.
 const MAX_BAD_PAGES: usize = 64;
 
+/// The most pages of all runs that are compared with the store after a loss (about 16 MiB).
+const MAX_READ_PAGES: usize = 100_000;
+
 /// The knowledge of a reader about a run whose pages are in the store.
 #[derive(Debug, Default)]
 pub(super) struct RunEntry {
-    /// The highest sequence of its pages.
+    /// The highest sequence of its pages that the present read has given.
     pub(super) through: u64,
     /// When its last message was sent, by our clock.
     pub(super) seen: UnixNanos,
@@ -26,6 +30,8 @@ pub(super) struct RunEntry {
     pub(super) is_refused: bool,
     /// Whether one of its pages had totals of streams.
     pub(super) has_streams: bool,
+    /// The pages that were read.
+    pub(super) pages: ReadPages,
     /// Pages that are not readable, with their sequences.
     bad: BTreeMap<(u16, u32), u64>,
 }
@@ -101,6 +107,8 @@ pub(super) struct ProducerList {
     pub(super) by_name: BTreeMap<ProducerName, ProducerEntry>,
     runs: usize,
     most: usize,
+    /// The number of pages that the runs note.
+    pages: usize,
 }
 
 impl ProducerList {
@@ -109,6 +117,7 @@ impl ProducerList {
             by_name: BTreeMap::new(),
             runs: 0,
             most,
+            pages: 0,
         }
     }
 
@@ -134,12 +143,24 @@ impl ProducerList {
         Some(entry.runs.entry(run.epoch).or_default())
     }
 
+    /// Notes a page of a known run that a read gave.
+    pub(super) fn note_page(&mut self, run: &RunName, position: PagePosition, page: ReadPage) {
+        let has_room = self.pages < MAX_READ_PAGES;
+        let known = self.by_name.get_mut(&run.producer);
+        if let Some(entry) = known.and_then(|known| known.runs.get_mut(&run.epoch)) {
+            let before = entry.pages.len();
+            entry.pages.note(position, page, has_room);
+            self.pages += entry.pages.len() - before;
+        }
+    }
+
     /// Forgets a run whose pages are gone, unless it has said more.
     pub(super) fn forget(&mut self, run: &RunName, through: u64) {
         if let Some(entry) = self.by_name.get_mut(&run.producer) {
             let known = entry.runs.get(&run.epoch);
             if let Some(over) = known.filter(|known| known.through <= through) {
                 entry.forgotten = entry.forgotten.max(Some(over.seen));
+                self.pages -= over.pages.len();
                 entry.runs.remove(&run.epoch);
                 self.runs -= 1;
             }

@@ -5,6 +5,7 @@
 use tidegate_engine::{MergeRefusal, ProducerRun, UnixNanos, clock};
 
 use super::PageReader;
+use super::pages::ReadPage;
 use super::records::KnownRecord;
 use crate::{
     DecodedPage, PageError, PageHeaders, PageKind, ProducerName, RecordDigest, RunName, StoredMessage,
@@ -97,9 +98,10 @@ impl PageReader {
         if stored.sequence <= highest {
             self.lost_at = Some(now);
             self.stats.losses += 1;
-            self.producers
-                .runs_mut()
-                .for_each(|run| run.through = run.through.min(stored.sequence));
+            for run in self.producers.runs_mut() {
+                run.through = run.through.min(stored.sequence);
+                run.pages.note_loss(stored.sequence);
+            }
         }
     }
 
@@ -141,6 +143,15 @@ impl PageReader {
         let page = decode_page(&place.run.producer, &headers, body, limits)?;
         entry.note_good(place.page, place.sequence);
         self.stats.pages += 1;
+        // A heartbeat has nothing to lose.
+        if place.page.1 > 0 {
+            let read = ReadPage {
+                version: headers.sequence,
+                sequence: place.sequence,
+                read: self.ids,
+            };
+            self.producers.note_page(place.run, place.page, read);
+        }
         self.merge(place, headers.sequence, page, now);
         self.take_windows_beat(place, now);
         Ok(())

@@ -294,7 +294,7 @@ fn a_poison_page_counts_once_and_stops_nothing() {
     );
     assert_eq!(reader.status(NOW).state, ReplicaState::Partial);
     assert_eq!(
-        reader.over_runs(NOW + 3600 * SECOND, 0, 0).len(),
+        reader.over_runs(NOW + 3600 * SECOND, 0, 0, 0).len(),
         1,
         "nothing folds it"
     );
@@ -396,7 +396,7 @@ fn a_run_with_a_refused_total_is_not_folded_here() {
     let mut reader = PageReader::new(config, Vec::new(), &Arc::default()).unwrap();
     reader.take(&page(1, 1, 1), false, NOW).unwrap();
     assert_eq!(reader.stats().refused, 1);
-    assert!(reader.over_runs(NOW + 3600 * SECOND, 0, 0).is_empty());
+    assert!(reader.over_runs(NOW + 3600 * SECOND, 0, 0, 0).is_empty());
 }
 
 #[test]

@@ -47,6 +47,10 @@ pub(super) enum Act {
     CutOffReplica(usize),
     ForgetTail(usize),
     ForgetSubjects(Forgotten),
+    /// A later act puts the store back to the present state.
+    KeepState,
+    /// The store is put back to the kept state. Some producers connect to it later than others.
+    PutBack,
 }
 
 pub(super) fn act() -> impl Strategy<Value = Act> {
@@ -70,6 +74,8 @@ pub(super) fn act() -> impl Strategy<Value = Act> {
         1 => (0usize..3).prop_map(Act::CutOffReplica),
         1 => (1usize..30).prop_map(Act::ForgetTail),
         2 => forgotten.prop_map(Act::ForgetSubjects),
+        2 => Just(Act::KeepState),
+        2 => Just(Act::PutBack),
     ]
 }
 
@@ -120,7 +126,9 @@ impl World {
             Act::ForgetSubjects(which) if self.is_remembered() => {
                 self.broker.forget_subjects(|subject| which.has(subject));
             }
-            Act::ForgetTail(_) | Act::ForgetSubjects(_) => {}
+            Act::KeepState => self.kept = Some(self.broker.operations()),
+            Act::PutBack if self.is_remembered() => self.put_back(),
+            Act::ForgetTail(_) | Act::ForgetSubjects(_) | Act::PutBack => {}
         }
     }
 
@@ -145,6 +153,36 @@ impl World {
             if process.fate == Fate::Stops {
                 process.sender.stop();
             }
+        }
+    }
+
+    /// A put-back breaks all connections. Processes may end before they connect again.
+    fn put_back(&mut self) {
+        // An act that forgets the tail may have removed the kept state.
+        let operations = self.broker.operations();
+        let Some(kept) = self.kept.take().filter(|kept| *kept <= operations) else {
+            return;
+        };
+        let processes = self.processes.iter().map(|process| process.client);
+        let replicas = self.replicas.iter().map(|replica| replica.client);
+        let replicas = replicas.flat_map(|client| [client, client + 1]);
+        let (processes, replicas): (Vec<_>, Vec<_>) = (processes.collect(), replicas.collect());
+        for client in processes.iter().chain(&replicas) {
+            self.broker.disconnect(*client);
+        }
+        self.broker.put_back(kept);
+        // Those that were cut off before stay so.
+        let cut_off: Vec<_> = self.cut_off.iter().map(|(client, _)| *client).collect();
+        for client in replicas.into_iter().filter(|client| !cut_off.contains(client)) {
+            self.broker.connect(client);
+        }
+        let now = self.now;
+        for replica in &mut self.replicas {
+            replica.leader.reconnected(now);
+        }
+        for client in processes.into_iter().filter(|client| !cut_off.contains(client)) {
+            let after = 1 + self.random.below(8 * SECOND);
+            self.cut_off.push((client, now + after));
         }
     }
 

@@ -57,6 +57,7 @@ impl Replica {
             term: Duration::from_secs(4),
             grace: Duration::from_secs(6),
             fold_after: Duration::from_secs(20),
+            reconnect: Duration::from_secs(9),
             audit_interval: Duration::from_secs(15),
             retry: Duration::from_secs(1),
             ..LeaderConfig::new(CLUSTER, &format!("replica {client}"))
@@ -131,6 +132,8 @@ struct World {
     clients: ClientId,
     /// Clients without a connection, and when they get one again.
     cut_off: Vec<(ClientId, UnixNanos)>,
+    /// The number of operations in the state of the broker that was kept.
+    kept: Option<usize>,
 }
 
 impl World {
@@ -146,6 +149,7 @@ impl World {
             lives: 0,
             clients: 0,
             cut_off: Vec::new(),
+            kept: None,
         };
         for _ in 0..SENDERS {
             let sender = world.new_sender();
@@ -417,6 +421,40 @@ fn a_level_goes_when_its_run_ends_or_its_series_expires() {
         Act::Wait(30),
     ];
     simulate(2, 2, BrokerFaults::default(), &acts);
+}
+
+#[test]
+fn totals_of_runs_that_end_around_a_put_back_come_back() {
+    for stops in [false, true] {
+        let mut world = World::new(4, 2);
+        world.run_for(3 * SECOND);
+        for act in [
+            Act::Observe(0, 0, 5),
+            Act::Observe(1, 0, 4),
+            Act::Wait(30),
+            Act::KeepState,
+            Act::CutOffReplica(1),
+            Act::Observe(0, 0, 7),
+            Act::Observe(1, 0, 6),
+            Act::Wait(20),
+            Act::End(0, stops),
+            Act::Wait(10),
+        ] {
+            world.act(&act);
+        }
+        while !world.is_remembered() {
+            world.run_for(STEP);
+        }
+        world.act(&Act::PutBack);
+        assert_eq!(world.kept, None, "it has happened");
+        // The other run ends before it connects again.
+        world.act(&Act::End(1, stops));
+        world.run_for(45 * SECOND);
+        // A replica that knows only what the store has.
+        world.act(&Act::KillReplica(0));
+        world.run_for(5 * SECOND);
+        world.assert_equal();
+    }
 }
 
 #[test]

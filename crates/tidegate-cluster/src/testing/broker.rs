@@ -132,8 +132,17 @@ impl Broker {
 
     /// Forgets the last operations, which it had acknowledged.
     pub fn forget_tail(&mut self, operations: usize) {
-        let kept = self.log.len().saturating_sub(operations);
-        let log: Vec<_> = self.log.drain(..).take(kept).collect();
+        self.put_back(self.log.len().saturating_sub(operations));
+    }
+
+    /// The number of operations that it has carried out.
+    pub fn operations(&self) -> usize {
+        self.log.len()
+    }
+
+    /// Goes back to the state after its first operations.
+    pub fn put_back(&mut self, operations: usize) {
+        let log: Vec<_> = self.log.drain(..).take(operations).collect();
         self.store = MessageStore::default();
         log.into_iter().for_each(|entry| self.append(entry));
     }
