@@ -37,6 +37,7 @@ PROGRAMS = {
     "rust": ("plugins.md", "sdk.md"),
     "c": ("c.md", "plugins.md"),
     "cpp": ("c.md", "plugins.md"),
+    "cmake": ("install.md",),
 }
 
 PAGES = sorted(path.relative_to(DOCS).as_posix() for path in DOCS.rglob("*.md") if "reference" not in path.parts)
