@@ -25,5 +25,8 @@ def test_the_checksums_are_those_of_all_files() -> None:
 
 
 def test_a_second_run_with_another_mask_gives_the_same_bytes() -> None:
-    first, again = (kit.directory(name) / "SHA256SUMS" for name in ("dist", "dist_again"))
-    assert first.read_text() == again.read_text()
+    first, again = ((kit.directory(name) / "SHA256SUMS").read_text().splitlines() for name in ("dist", "dist_again"))
+    # The second run leaves the Python package out, which maturin packs.
+    of_maturin = [line for line in first if line.endswith((".whl", f"  tidegate-{kit.VERSION}.tar.gz"))]
+    assert len(of_maturin) == 2 and len(again) == 4, (first, again)
+    assert [line for line in first if line not in of_maturin] == again

@@ -8,8 +8,14 @@ import tarfile
 from pathlib import Path
 
 import kit
+import pytest
 
 NAME = "tidegate-[0-9]*-linux.tar.gz"
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return kit.unpack(NAME, tmp_path_factory.mktemp("tarball"))
 
 
 def commands() -> list[str]:
@@ -19,8 +25,7 @@ def commands() -> list[str]:
     return re.findall(r"^    \./tidegate ([^#\n]+?) *(?:#.*)?$", section, re.MULTILINE)
 
 
-def test_the_documented_commands_run(tmp_path: Path) -> None:
-    folder = kit.unpack(NAME, tmp_path)
+def test_the_documented_commands_run(folder: Path) -> None:
     quickstart, test, run = commands()
     assert quickstart == "quickstart"
     kit.output("./tidegate", "quickstart", "--seconds", "1", cwd=folder)
@@ -32,16 +37,14 @@ def test_the_documented_commands_run(tmp_path: Path) -> None:
         kit.wait_for(gateway, f"http://127.0.0.1:{ports['PROMETHEUS']}/metrics", "")
 
 
-def test_it_says_which_build_it_is(tmp_path: Path) -> None:
-    folder = kit.unpack(NAME, tmp_path)
+def test_it_says_which_build_it_is(folder: Path) -> None:
     lines = kit.output("./tidegate", "version", cwd=folder).splitlines()
     assert lines[0] == f"tidegate {kit.VERSION}"
     assert re.fullmatch(r"commit: ([0-9a-f]{12}|unknown), (\d{4}-\d\d-\d\d|unknown)", lines[1]), lines
     assert lines[2].startswith("features: ") and re.fullmatch(r"rustc: \d+\.\d+\.\d+\S*", lines[3]), lines
 
 
-def test_it_has_all_that_belongs_to_the_program(tmp_path: Path) -> None:
-    folder = kit.unpack(NAME, tmp_path)
+def test_it_has_all_that_belongs_to_the_program(folder: Path) -> None:
     for name in ("LICENSE", "README.md", "THIRD-PARTY-NOTICES.txt", "man/tidegate.1", "docs/install.md", "systemd/tidegate.service"):
         assert (folder / name).stat().st_size > 0, name
     examples = {path.name for path in (kit.ROOT / "config").glob("*.yaml")}

@@ -6,7 +6,8 @@
 use std::path::PathBuf;
 
 use crate::test::workspace;
-use crate::{Outcome, golang, process, pytest, testenv};
+use crate::testenv::{self, part};
+use crate::{Outcome, golang, process, pytest};
 
 const HELM: golang::GoTool = golang::GoTool {
     name: "helm",
@@ -29,12 +30,7 @@ pub(crate) fn dashboards(arguments: &[String]) -> Outcome {
         return Err("usage: cargo xtask dashboards".into());
     }
     testenv::setup_part(TOOLS)?;
-    process::stream(
-        process::by_hand("python3")
-            .arg(workspace().join("deploy/monitoring/generate.py"))
-            .env("PYTHONPATH", part(TOOLS))
-            .env("PYTHONDONTWRITEBYTECODE", "1"),
-    )
+    process::stream(pytest::python(&[part(TOOLS)])?.arg(workspace().join("deploy/monitoring/generate.py")))
 }
 
 /// Runs `tests/deploy`. It takes half a minute when Helm and the gateway are built.
@@ -61,8 +57,4 @@ pub(crate) fn pytest(
     let mut folders = vec![part(TOOLS), part("python-tools")];
     folders.extend(paths.iter().map(|path| workspace().join(path)));
     pytest::run(what, &folders, &programs, arguments)
-}
-
-fn part(path: &str) -> PathBuf {
-    testenv::directory().join(path)
 }

@@ -3,8 +3,10 @@
 //! `cargo xtask reference`: the pages of `docs/reference`, written from what the newest build says of itself, and the
 //! tables for sizing. `cargo xtask site`: the site of `docs/`.
 
-use crate::test::workspace;
 use crate::{Outcome, process, pytest, testenv};
+
+/// The part of the test environment with the builder of the site.
+const BUILDER: &str = "site";
 
 /// Writes the pages that differ.
 pub(crate) fn reference(arguments: &[String]) -> Outcome {
@@ -13,11 +15,9 @@ pub(crate) fn reference(arguments: &[String]) -> Outcome {
     }
     process::stream(process::cargo().args(["build", "--quiet", "--bin", "tidegate"]))?;
     process::stream(
-        process::by_hand("python3")
+        pytest::python(&[])?
             .arg("docs/reference.py")
-            .arg(process::target().join("debug/tidegate"))
-            .current_dir(workspace())
-            .env("PYTHONDONTWRITEBYTECODE", "1"),
+            .arg(process::target().join("debug/tidegate")),
     )
 }
 
@@ -26,14 +26,11 @@ pub(crate) fn site(arguments: &[String]) -> Outcome {
     if !arguments.is_empty() {
         return Err("usage: cargo xtask site".into());
     }
-    testenv::setup(&[])?;
+    testenv::setup_part(BUILDER)?;
     process::stream(
-        process::by_hand("python3")
+        pytest::python(&[testenv::part(BUILDER)])?
             .arg("docs/site.py")
-            .arg(process::target().join("site"))
-            .current_dir(workspace())
-            .env("PYTHONPATH", testenv::directory().join("site"))
-            .env("PYTHONDONTWRITEBYTECODE", "1"),
+            .arg(process::target().join("site")),
     )
 }
 
@@ -45,8 +42,7 @@ pub(crate) fn test_alone(arguments: &[String]) -> Outcome {
 
 /// Runs `tests/docs`. It takes half a minute when the gateway is built.
 pub(crate) fn test(arguments: &[String]) -> Outcome {
-    let part = |name| testenv::directory().join(name);
-    let programs = [("TIDEGATE_CHROMIUM", part("chromium"))];
-    let folders = ["deploy-tools", "playwright", "python-tools", "site"].map(part);
+    let programs = [("TIDEGATE_CHROMIUM", testenv::part("chromium"))];
+    let folders = ["deploy-tools", "playwright", "python-tools", BUILDER].map(testenv::part);
     pytest::run(&["tests/docs", "--quiet"], &folders, &programs, arguments)
 }

@@ -12,15 +12,14 @@ pub(crate) fn test_alone(arguments: &[String]) -> Outcome {
 
 /// Runs `tests/editor`. It takes ten seconds when the gateway is built.
 pub(crate) fn test(arguments: &[String]) -> Outcome {
-    let part = |name| testenv::directory().join(name);
     let server = "yaml-language-server/node_modules/yaml-language-server/bin/yaml-language-server";
     let programs = [
         ("TIDEGATE_NODE", node::find()?),
-        ("TIDEGATE_YAML_SERVER", part(server)),
+        ("TIDEGATE_YAML_SERVER", testenv::part(server)),
     ];
     pytest::run(
         &["tests/editor", "--quiet"],
-        &[part("python-tools")],
+        &[testenv::part("python-tools")],
         &programs,
         arguments,
     )

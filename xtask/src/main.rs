@@ -161,7 +161,7 @@ const COMMANDS: &[Command] = &[
     },
     Command {
         name: "site",
-        about: "setup, then build the site of docs/ into target/site",
+        about: "build the site of docs/ into target/site",
         run: docs::site,
     },
     Command {

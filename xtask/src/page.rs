@@ -31,12 +31,12 @@ pub(crate) fn test(arguments: &[String]) -> Outcome {
 }
 
 fn chromium() -> PathBuf {
-    testenv::directory().join("chromium")
+    testenv::part("chromium")
 }
 
 /// The folders of the Python modules.
 fn modules() -> [PathBuf; 2] {
-    ["playwright", "python-tools"].map(|name| testenv::directory().join(name))
+    ["playwright", "python-tools"].map(testenv::part)
 }
 
 fn output() -> PathBuf {

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-//! Tests of the gateway in Python.
+//! Tests of the gateway in Python, and other programs of the repository in it.
 
 use std::path::PathBuf;
+use std::process::Command;
 
 use crate::test::workspace;
 use crate::{Outcome, process};
@@ -16,16 +17,23 @@ pub(crate) fn run(
     arguments: &[String],
 ) -> Outcome {
     process::stream(process::cargo().args(["build", "--quiet", "--bin", "tidegate"]))?;
-    let path = std::env::join_paths(folders).map_err(|error| error.to_string())?;
     process::stream(
-        process::by_hand("python3")
+        python(folders)?
             .args(["-m", "pytest", "-p", "no:cacheprovider"])
             .args(what)
             .args(arguments)
-            .current_dir(workspace())
-            .env("PYTHONPATH", path)
-            .env("PYTHONDONTWRITEBYTECODE", "1")
             .env("TIDEGATE_BINARY", process::target().join("debug/tidegate"))
             .envs(programs.iter().cloned()),
     )
+}
+
+/// Python at the root of the repository. It looks for modules in `folders`, and leaves no compiled files beside the source.
+pub(crate) fn python(folders: &[PathBuf]) -> Result<Command, String> {
+    let path = std::env::join_paths(folders).map_err(|error| error.to_string())?;
+    let mut python = process::by_hand("python3");
+    python
+        .current_dir(workspace())
+        .env("PYTHONPATH", path)
+        .env("PYTHONDONTWRITEBYTECODE", "1");
+    Ok(python)
 }

@@ -54,8 +54,8 @@ pub(crate) fn bench() -> Result<Command, String> {
 fn install(options: &[&str]) -> Result<PathBuf, String> {
     let place = process::target().join("python");
     let (wheels, site) = (place.join("wheels"), place.join("site"));
-    clear(&wheels)?;
-    clear(&site)?;
+    testenv::clear(&wheels)?;
+    testenv::clear(&site)?;
     process::stream(
         process::by_hand(tools().join("bin/maturin"))
             .args(["build", "--quiet", "--compatibility", "linux", "--out"])
@@ -80,7 +80,7 @@ fn install(options: &[&str]) -> Result<PathBuf, String> {
 /// Python with the package, the tools and the peers of the tests at hand. It runs at the root, where no folder has
 /// the name of the package.
 fn python(site: &Path) -> Command {
-    let parts = [site.to_owned(), tools(), testenv::directory().join("python")];
+    let parts = [site.to_owned(), tools(), testenv::part("python")];
     let path = std::env::join_paths(parts).expect("no colon in our own paths");
     let mut python = process::by_hand("python3");
     python
@@ -94,7 +94,7 @@ fn python(site: &Path) -> Command {
 
 /// The directory of the tools that build and check the package.
 pub(crate) fn tools() -> PathBuf {
-    testenv::directory().join("python-tools")
+    testenv::part("python-tools")
 }
 
 fn only_file(directory: &Path) -> Result<OsString, String> {
@@ -104,10 +104,4 @@ fn only_file(directory: &Path) -> Result<OsString, String> {
         (Some(Ok(entry)), None) => Ok(entry.path().into()),
         _ => Err(format!("{}: not one file", directory.display())),
     }
-}
-
-/// Leaves `directory` there and empty.
-fn clear(directory: &Path) -> Outcome {
-    let _ = fs::remove_dir_all(directory); // what is left shows below
-    fs::create_dir_all(directory).map_err(|error| format!("{}: {error}", directory.display()))
 }

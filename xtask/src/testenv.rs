@@ -292,20 +292,17 @@ pub(crate) fn setup(_arguments: &[String]) -> Outcome {
     })
 }
 
-/// Installs the parts with these names if they are missing or out of date.
-pub(crate) fn setup_some(names: &[&str]) -> Outcome {
-    let root = directory();
-    let _lock = lock(&root)?;
-    let mut parts = PARTS.iter().filter(|part| names.contains(&part.name));
-    parts.try_for_each(|part| part.ensure(&root))
-}
-
 /// Where the parts are: [`VARIABLE`], or `testenv` in the target directory we were built in.
 pub(crate) fn directory() -> PathBuf {
     if let Some(directory) = std::env::var_os(VARIABLE) {
         return directory.into();
     }
     process::target().join("testenv")
+}
+
+/// The directory of a part, or a path below it.
+pub(crate) fn part(path: &str) -> PathBuf {
+    directory().join(path)
 }
 
 /// Held while parts are made; another setup waits for it.
@@ -458,7 +455,7 @@ pub(crate) fn ensure(root: &Path, name: &str, stamp: &str, make: impl FnOnce(&Pa
 }
 
 /// Leaves `directory` there and empty.
-fn clear(directory: &Path) -> Outcome {
+pub(crate) fn clear(directory: &Path) -> Outcome {
     if directory.exists() {
         fs::remove_dir_all(directory)
     } else {

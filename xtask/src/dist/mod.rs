@@ -122,7 +122,10 @@ pub(crate) fn dist(arguments: &[String]) -> Outcome {
             (BuildSource::OfSource(build), _) => build(&release)?,
         }
     }
-    remove(&release.stage)?;
+    if release.stage.exists() {
+        let stage = release.stage.display();
+        fs::remove_dir_all(&release.stage).map_err(|error| format!("{stage}: {error}"))?;
+    }
     release.write_checksums()
 }
 
@@ -165,8 +168,7 @@ impl Release {
             }
             None => {
                 let output = process::target().join("dist");
-                remove(&output)?;
-                create_empty(&output)?;
+                testenv::clear(&output)?;
                 output
             }
         };
@@ -250,13 +252,6 @@ fn absolute(path: &Path) -> Result<PathBuf, String> {
     std::path::absolute(path).map_err(|error| format!("{}: {error}", path.display()))
 }
 
-fn remove(directory: &Path) -> Outcome {
-    if !directory.exists() {
-        return Ok(());
-    }
-    fs::remove_dir_all(directory).map_err(|error| format!("{}: {error}", directory.display()))
-}
-
 /// Leaves `directory` there. It must be empty, so that the checksums are of one release.
 fn create_empty(directory: &Path) -> Outcome {
     let describe = |error| format!("{}: {error}", directory.display());
@@ -273,48 +268,47 @@ pub(crate) fn test_alone(arguments: &[String]) -> Outcome {
     test(arguments)
 }
 
-/// Packs the debug build twice, with different masks, and runs `tests/dist` on the packages.
+/// Packs the debug build twice, with different masks, and runs `tests/dist` on the packages. It takes a minute or two when
+/// the gateway, its libraries and actionlint are built.
 pub(crate) fn test(arguments: &[String]) -> Outcome {
     process::stream(process::cargo().args(["build", "--quiet", "--bin", "tidegate"]))?;
     let folder = process::target().join("dist-test");
-    remove(&folder)?;
-    create_empty(&folder)?;
-    let packed = [("first", "022"), ("again", "077")].map(|(name, mask)| {
-        let output = folder.join(name);
-        pack_for_test(&output, mask).map(|()| output)
-    });
-    let [first, again] = packed;
-    let part = |name| testenv::directory().join(name);
+    testenv::clear(&folder)?;
+    // Symbols are a third of its bytes.
+    let (binary, built) = (folder.join("tidegate"), process::target().join("debug/tidegate"));
+    process::run(Command::new("strip").arg("-o").args([&binary, &built]))?;
+    let (first, again) = (folder.join("first"), folder.join("again"));
+    pack_for_test(&binary, &first, "022", &[])?;
+    // The bytes of the Python package are maturin's: a release compares them.
+    pack_for_test(&binary, &again, "077", &["--only", "tarball,deb,rpm,sdk"])?;
     let programs = [
-        ("TIDEGATE_DIST", first?),
-        ("TIDEGATE_DIST_AGAIN", again?),
-        ("TIDEGATE_PACKAGING", part("packaging")),
-        ("TIDEGATE_DEBIAN_ROOT", part("debian-root")),
-        ("TIDEGATE_SYSTEMD", part("systemd")),
+        ("TIDEGATE_DIST", first),
+        ("TIDEGATE_DIST_AGAIN", again),
+        ("TIDEGATE_PACKAGING", testenv::part("packaging")),
+        ("TIDEGATE_DEBIAN_ROOT", testenv::part("debian-root")),
+        ("TIDEGATE_SYSTEMD", testenv::part("systemd")),
         ("TIDEGATE_ACTIONLINT", ACTIONLINT.installed()?),
     ];
-    let folders = [part("deploy-tools"), part("python-tools")];
+    let folders = ["deploy-tools", "python-tools"].map(testenv::part);
     // The roots of the tests take gigabytes.
     let options = ["tests/dist", "--quiet", "-o", "tmp_path_retention_policy=none"];
     pytest::run(&options, &folders, &programs, arguments)
 }
 
-/// Runs the command as a user with this mask of modes would, on a copy of the debug build without symbols.
-fn pack_for_test(output: &Path, mask: &str) -> Outcome {
-    let binary = output.with_extension("binary");
-    let built = process::target().join("debug/tidegate");
-    process::run(Command::new("strip").arg("-o").args([&binary, &built]))?;
+/// Runs the command on a binary as a user with this mask of modes would.
+fn pack_for_test(binary: &Path, output: &Path, mask: &str, more: &[&str]) -> Outcome {
     let us = std::env::current_exe().map_err(|error| format!("the path of xtask: {error}"))?;
     process::run(
         Command::new("sh")
             .args(["-c", "umask \"$0\" && exec \"$@\"", mask])
             .arg(us)
             .args(["dist", "--debug", "--binary"])
-            .arg(&binary)
+            .arg(binary)
             .arg("--notices")
             .arg(workspace().join("LICENSE"))
             .arg("--output")
-            .arg(output),
+            .arg(output)
+            .args(more),
     )
 }
 

@@ -23,8 +23,8 @@ pub(super) fn build(release: &Release, gateway: &Gateway) -> Outcome {
         .replace("@VERSION@", &sortable_version())
         .replace("@GLIBC@", &format!("(GLIBC_{})(64bit)", gateway.glibc));
     work.write("tidegate.spec", &spec)?;
-    testenv::setup_some(&["packaging"])?;
-    let part = testenv::directory().join("packaging");
+    testenv::setup_part("packaging")?;
+    let part = testenv::part("packaging");
     let arch = std::env::consts::ARCH;
     let mut rpmbuild = release.command(part.join("usr/bin/rpmbuild"));
     rpmbuild

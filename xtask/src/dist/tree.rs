@@ -6,8 +6,7 @@ use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-use super::remove;
-use crate::Outcome;
+use crate::{Outcome, testenv};
 
 pub(super) struct Tree {
     root: PathBuf,
@@ -16,8 +15,7 @@ pub(super) struct Tree {
 impl Tree {
     /// An empty directory.
     pub(super) fn new(root: PathBuf) -> Result<Self, String> {
-        remove(&root)?;
-        fs::create_dir_all(&root).map_err(|error| format!("{}: {error}", root.display()))?;
+        testenv::clear(&root)?;
         Ok(Self { root })
     }
 

@@ -12,7 +12,7 @@ use crate::{Outcome, process, python, testenv};
 const OLDEST_SYSTEM: &str = "manylinux2014";
 
 pub(super) fn build(release: &Release) -> Outcome {
-    testenv::setup_some(&["python-tools"])?;
+    testenv::setup_part("python-tools")?;
     let mut wheel = maturin(release, "build");
     wheel.arg("--quiet");
     if !release.is_debug {
