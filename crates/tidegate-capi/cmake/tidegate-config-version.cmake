@@ -4,14 +4,19 @@
 
 set(PACKAGE_VERSION "@VERSION@")
 
-if(PACKAGE_VERSION VERSION_LESS PACKAGE_FIND_VERSION)
+# What compatible versions begin with: `0.1.` or `1.`.
+string(REGEX MATCH "^(0\\.[0-9]+|[0-9]+)\\." _tidegate_begin "${PACKAGE_VERSION}")
+string(FIND "${PACKAGE_FIND_VERSION}." "${_tidegate_begin}" _tidegate_at)
+
+if(PACKAGE_VERSION VERSION_LESS PACKAGE_FIND_VERSION OR NOT _tidegate_at EQUAL 0)
   set(PACKAGE_VERSION_COMPATIBLE FALSE)
-elseif(PACKAGE_VERSION MATCHES "^(0\\.[0-9]+|[0-9]+)\\." AND "${PACKAGE_FIND_VERSION}." MATCHES "^${CMAKE_MATCH_1}\\.")
-  set(PACKAGE_VERSION_COMPATIBLE TRUE)
 else()
-  set(PACKAGE_VERSION_COMPATIBLE FALSE)
+  set(PACKAGE_VERSION_COMPATIBLE TRUE)
 endif()
 
 if(PACKAGE_VERSION VERSION_EQUAL PACKAGE_FIND_VERSION)
   set(PACKAGE_VERSION_EXACT TRUE)
 endif()
+
+unset(_tidegate_begin)
+unset(_tidegate_at)
