@@ -10,7 +10,7 @@
 use std::fmt::Write;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Child, Command};
 
 use crate::{Outcome, bench, process, test::workspace, testenv};
 
@@ -50,11 +50,22 @@ pub(crate) fn bench(arguments: &[String]) -> Outcome {
 }
 
 fn build() -> Result<PathBuf, String> {
+    process::stream(&mut cargo_build())?;
+    Ok(process::target().join(PROFILE).join(PROGRAM))
+}
+
+/// Starts the build with the time that other processes leave. A later build waits for it, and shows its errors.
+pub(crate) fn build_in_background() -> Result<Child, String> {
+    process::start_in_background(&cargo_build())
+}
+
+fn cargo_build() -> Command {
     let mut cargo = bench::harness_cargo("build");
     // It is not built again for every commit.
-    cargo.env("TIDEGATE_COMMIT", "instructions");
-    process::stream(cargo.args(["--profile", PROFILE, "--bin", PROGRAM]))?;
-    Ok(process::target().join(PROFILE).join(PROGRAM))
+    cargo
+        .env("TIDEGATE_COMMIT", "instructions")
+        .args(["--profile", PROFILE, "--bin", PROGRAM]);
+    cargo
 }
 
 /// The versions of the tools that the counts depend on beside the code.

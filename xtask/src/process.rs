@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 use std::ffi::OsStr;
 use std::io::{self, BufRead, BufReader};
 use std::path::PathBuf;
-use std::process::{Command, ExitStatus, Output, Stdio};
+use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::thread;
 use std::time::Duration;
 
@@ -141,6 +141,30 @@ pub(crate) fn by_hand(program: impl AsRef<OsStr>) -> Command {
     command
 }
 
+/// Starts a command at the lowest priority, without output.
+///
+/// # Errors
+/// It can't be started.
+pub(crate) fn start_in_background(command: &Command) -> Result<Child, String> {
+    let mut nice = Command::new("nice");
+    nice.args(["-n", "19"])
+        .arg(command.get_program())
+        .args(command.get_args());
+    for (name, value) in command.get_envs() {
+        match value {
+            Some(value) => nice.env(name, value),
+            None => nice.env_remove(name),
+        };
+    }
+    if let Some(directory) = command.get_current_dir() {
+        nice.current_dir(directory);
+    }
+    nice.stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null());
+    nice.spawn().map_err(|error| format!("{}: {error}", line(&nice)))
+}
+
 /// The target directory we were built in.
 pub(crate) fn target() -> PathBuf {
     let us = std::env::current_exe().expect("the path of this very program");
@@ -182,6 +206,21 @@ mod tests {
         for part in ["sh -c", "exit status: 7", "out", "err"] {
             assert!(error.contains(part), "{part} is missing in {error}");
         }
+    }
+
+    #[test]
+    fn a_command_in_the_background_has_its_variables_and_directory() {
+        let mut command = Command::new("sh");
+        command
+            .args([
+                "-c",
+                "test \"$STEP\" = one && test \"$PWD\" = / && test -z \"$HOME\" && test $(nice) = 19",
+            ])
+            .env("STEP", "one")
+            .env_remove("HOME")
+            .current_dir("/");
+        let mut started = start_in_background(&command).expect("it starts");
+        assert!(started.wait().expect("it ends").success());
     }
 
     #[test]

@@ -18,7 +18,18 @@ use std::time::Instant;
 /// The checks and the examples in the documentation come first, so that the run ends with the closing lines of the unit
 /// and whole-gateway tests. If some of those fail, what they printed comes again at the end.
 pub(crate) fn test(arguments: &[String]) -> Outcome {
-    testenv::setup(&[])?;
+    // Most parts before `instructions` wait more than they compute. Its build takes the rest of the processors.
+    let early = arguments.is_empty().then(instructions::build_in_background);
+    let outcome = testenv::setup(&[]).and_then(|()| run(arguments));
+    if let Some(Ok(mut build)) = early {
+        // The part has waited for it and has shown its errors. Without the part, nobody needs it.
+        let _ = build.kill();
+        let _ = build.wait();
+    }
+    outcome
+}
+
+fn run(arguments: &[String]) -> Outcome {
     let others = match arguments {
         [] => {
             let parts: [TestPart; 14] = [
