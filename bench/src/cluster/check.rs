@@ -276,6 +276,17 @@ mod tests {
         taken.last().unwrap()
     }
 
+    /// A checker, the time after so many seconds, and a page with a lower total than `TEXT`.
+    fn falling() -> (PageChecker, impl Fn(u64) -> Instant, Page) {
+        let begun = Instant::now();
+        let at = move |seconds| begun + Duration::from_secs(seconds);
+        (
+            PageChecker::new(MAX_LAG),
+            at,
+            Page::parse(&TEXT.replace(" 7", " 6")),
+        )
+    }
+
     #[test]
     fn a_right_page_passes_all_checks() {
         let page = Page::parse(TEXT);
@@ -332,9 +343,7 @@ mod tests {
 
     #[test]
     fn a_fall_is_not_wrong_while_replicas_may_differ() {
-        let (mut checker, begun) = (PageChecker::new(MAX_LAG), Instant::now());
-        let at = |seconds| begun + Duration::from_secs(seconds);
-        let lower = Page::parse(&TEXT.replace(" 7", " 6"));
+        let (mut checker, at, lower) = falling();
         let most = right();
         checker.take(Page::parse(TEXT), (at(0), at(0)), &most);
         checker.may_differ = true;
@@ -346,9 +355,7 @@ mod tests {
 
     #[test]
     fn a_page_that_took_long_may_be_as_new_as_its_end() {
-        let (mut checker, begun) = (PageChecker::new(MAX_LAG), Instant::now());
-        let at = |seconds| begun + Duration::from_secs(seconds);
-        let lower = Page::parse(&TEXT.replace(" 7", " 6"));
+        let (mut checker, at, lower) = falling();
         let most = right();
         assert_eq!(
             checker.take(Page::parse(TEXT), (at(0), at(4)), &most).wrong,

@@ -126,9 +126,7 @@ fn run_with(agents: usize, binary: &Path, logs: &Path, options: &Options) -> Res
     let samples = cluster.samples();
     cluster.check_after_goodbyes()?;
     figures.add_end(&cluster, samples);
-    let read = reader.end()?;
-    figures.add_read(&read);
-    figures.add_composites(&read);
+    figures.add_read(&reader.end()?);
     if let Some(prometheus) = &cluster.prometheus {
         figures.add_resets(&prometheus.check(&cluster.violations)?);
     }
