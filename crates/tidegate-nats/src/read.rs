@@ -266,11 +266,14 @@ impl<'a> BatchReader<'a> {
         }
         // A short read has all that there was at its begin.
         let is_listed = self.subjects.take_listed(Instant::now(), MAX_ANSWER_AGE);
-        let is_pair = progress == GoalProgress::Current && self.subjects.is_complete();
-        let is_current = is_pair || is_listed;
-        if is_current && self.scope == ReadScope::Everything {
+        let delay = match progress {
+            GoalProgress::Current(time) if self.subjects.is_complete() => Some(time),
+            _ => None,
+        };
+        let delay = if is_listed { Some(Duration::ZERO) } else { delay };
+        if let Some(delay) = delay.filter(|_| self.scope == ReadScope::Everything) {
             self.shared.reads.note_current();
-            let _ = self.events.try_send(StoreEvent::Current(self.id));
+            let _ = self.events.try_send(StoreEvent::Current(self.id, delay));
         }
     }
 }

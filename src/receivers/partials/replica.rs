@@ -137,7 +137,7 @@ impl Replica {
         match input {
             ReplicaInput::Read(events, not_before) => events.into_iter().for_each(|event| {
                 // Where a slow replica lets it wait, it says nothing of the present.
-                let is_current = matches!(event, StoreEvent::Current(_));
+                let is_current = matches!(event, StoreEvent::Current(..));
                 self.reader
                     .event(event, if is_current { not_before.min(now) } else { now });
             }),

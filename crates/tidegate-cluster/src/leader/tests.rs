@@ -87,6 +87,7 @@ impl Cluster {
             sequence,
             epoch,
             rules: 0,
+            interval: Duration::from_secs(1),
         };
         self.broker.put(StoreMessage {
             subject: Subject::Page {

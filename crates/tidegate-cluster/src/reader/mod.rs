@@ -213,7 +213,7 @@ impl PageReader {
                 // `take` has counted the error.
                 let _ = self.take(&stored, false, now);
             }
-            StoreEvent::Current(id) if self.read == Some(id) => {
+            StoreEvent::Current(id, delay) if self.read == Some(id) && self.misses_nothing(delay, now) => {
                 if !self.is_following {
                     self.followed_at = now;
                 }
@@ -223,6 +223,13 @@ impl PageReader {
             StoreEvent::Done(id, _) if self.read == Some(id) => self.read = None,
             _ => {}
         }
+    }
+
+    /// Whether no producer that reports has replaced a message twice within this time.
+    fn misses_nothing(&self, delay: Duration, now: UnixNanos) -> bool {
+        let lease_ns = self.config.merged.lease_ns;
+        let shortest = self.producers.shortest_interval(now, lease_ns);
+        shortest.is_none_or(|shortest| delay <= shortest)
     }
 
     /// Hides levels of silent runs, and removes expired windows and producers. Call it about once a second.

@@ -3,6 +3,7 @@
 //! The producers that a reader knows: their runs, and their messages that it could not read.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 use tidegate_engine::UnixNanos;
 
@@ -30,6 +31,8 @@ pub(super) struct RunEntry {
     pub(super) is_refused: bool,
     /// Whether one of its pages had totals of streams.
     pub(super) has_streams: bool,
+    /// The time between two heartbeats, as its last page says; `None`: no page was readable.
+    pub(super) interval: Option<Duration>,
     /// The pages that were read.
     pub(super) pages: ReadPages,
     /// Pages that are not readable, with their sequences.
@@ -181,6 +184,13 @@ impl ProducerList {
         self.by_name
             .values_mut()
             .flat_map(|entry| entry.runs.values_mut())
+    }
+
+    /// The shortest interval of the runs that report.
+    pub(super) fn shortest_interval(&self, now: UnixNanos, lease_ns: u64) -> Option<Duration> {
+        let runs = self.by_name.values().flat_map(|entry| entry.runs.values());
+        let reporting = runs.filter(|run| run.is_alive(now, lease_ns));
+        reporting.filter_map(|run| run.interval).min()
     }
 
     /// The status of each producer.

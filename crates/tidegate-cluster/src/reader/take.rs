@@ -134,6 +134,7 @@ impl PageReader {
         if !fits || headers.epoch != place.run.epoch {
             return Err(PageError::Contradiction);
         }
+        entry.interval = Some(headers.interval);
         let (body, limits) = (&stored.message.body, self.config.limits);
         if headers.kind == PageKind::Bye {
             entry.note_good(place.page, place.sequence);

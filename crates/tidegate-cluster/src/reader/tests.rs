@@ -36,6 +36,7 @@ fn message(number: u8, page: u32, kind: PageKind, sequence: u64, writer: PageWri
         sequence,
         epoch: 5,
         rules: 0,
+        interval: Duration::from_secs(1),
     };
     StoredMessage {
         message: StoreMessage {
@@ -70,7 +71,7 @@ fn caught_up(messages: impl IntoIterator<Item = StoredMessage>) -> PageReader {
     for stored in messages {
         reader.event(StoreEvent::Read(id, stored), NOW);
     }
-    reader.event(StoreEvent::Current(id), NOW);
+    reader.event(StoreEvent::Current(id, Duration::ZERO), NOW);
     reader
 }
 
@@ -98,7 +99,7 @@ fn a_replica_is_ready_when_its_read_is_current_and_until_it_is_behind() {
     assert_eq!(reader.poll(), None);
     reader.event(StoreEvent::Read(id, page(1, 1, 1)), NOW);
     assert_eq!(reader.status(NOW).state, ReplicaState::CatchingUp);
-    reader.event(StoreEvent::Current(id), NOW);
+    reader.event(StoreEvent::Current(id, Duration::ZERO), NOW);
     assert_eq!(reader.status(NOW).state, ReplicaState::Fresh);
     assert!(reader.is_ready(NOW + 4 * SECOND));
     assert_eq!(reader.status(NOW + 5 * SECOND).state, ReplicaState::Stale);
@@ -122,7 +123,7 @@ fn messages_of_one_part_of_the_store_do_not_keep_a_replica_ready() {
         // The last message that counts is that of the third second.
         assert_eq!(reader.is_ready(now), second < 3 + 5, "{second}");
     }
-    reader.event(StoreEvent::Current(id), NOW + 10 * SECOND);
+    reader.event(StoreEvent::Current(id, Duration::ZERO), NOW + 10 * SECOND);
     assert!(reader.is_ready(NOW + 10 * SECOND));
 }
 
@@ -142,6 +143,27 @@ fn old_messages_do_not_keep_a_replica_ready() {
     let lag = take(3, 2 * SECOND, 3 * SECOND / 2);
     assert_eq!(lag, Some(2 * SECOND), "the store may have replaced others");
     assert_eq!(take(4, 3 * SECOND, SECOND), Some(SECOND));
+}
+
+#[test]
+fn a_read_that_may_miss_values_of_a_producer_is_not_current() {
+    let mut page = page(1, 1, 1);
+    page.message
+        .headers
+        .push(("tg-interval".to_owned(), "200".to_owned()));
+    let mut reader = reader();
+    let (id, _) = reader.poll().unwrap();
+    let current = |millis| StoreEvent::Current(id, Duration::from_millis(millis));
+    reader.event(StoreEvent::Read(id, page), NOW);
+    reader.event(current(201), NOW);
+    assert_eq!(reader.status(NOW).state, ReplicaState::CatchingUp);
+    reader.event(current(200), NOW);
+    assert_eq!(reader.status(NOW).state, ReplicaState::Fresh);
+    // A silent producer replaces nothing.
+    let later = NOW + 10 * SECOND;
+    assert!(!reader.is_ready(later));
+    reader.event(current(900), later);
+    assert!(reader.is_ready(later));
 }
 
 #[test]
@@ -271,11 +293,11 @@ fn a_gauge_that_has_not_changed_for_long_is_read_before_its_heartbeat() {
     for stored in messages() {
         reader.event(StoreEvent::Read(id, stored), NOW + SECOND);
     }
-    reader.event(StoreEvent::Current(id), NOW + SECOND);
+    reader.event(StoreEvent::Current(id, Duration::ZERO), NOW + SECOND);
     assert_eq!(shown(&mut reader), living);
     reader.tick(NOW + 4 * SECOND);
     assert_eq!(shown(&mut reader), living, "1 may have sent what was not read");
-    reader.event(StoreEvent::Current(id), NOW + 4 * SECOND);
+    reader.event(StoreEvent::Current(id, Duration::ZERO), NOW + 4 * SECOND);
     reader.tick(NOW + 4 * SECOND);
     assert_eq!(shown(&mut reader), None, "1 is silent");
 }

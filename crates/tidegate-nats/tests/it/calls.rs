@@ -88,7 +88,7 @@ async fn a_read_is_current_only_when_it_has_given_all_subjects() {
             Some(StoreEvent::Read(_, stored)) => {
                 given.insert(stored.message.subject);
             }
-            Some(StoreEvent::Current(_)) => break,
+            Some(StoreEvent::Current(..)) => break,
             other => assert_eq!(other, Some(StoreEvent::Connected)),
         }
     }
@@ -283,7 +283,7 @@ async fn a_message_that_no_client_can_read_is_removed() {
         loop {
             let id = after.start(StoreCall::ReadAll(ReadScope::Everything));
             let is_current = |event: &StoreEvent| match event {
-                StoreEvent::Current(current) if *current == id => Some(true),
+                StoreEvent::Current(current, _) if *current == id => Some(true),
                 StoreEvent::Done(done, _) if *done == id => Some(false),
                 _ => None,
             };
