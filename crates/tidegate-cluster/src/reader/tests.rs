@@ -407,6 +407,19 @@ fn messages_of_other_clusters_and_contradictions_are_refused() {
 }
 
 #[test]
+fn a_purge_does_not_go_beyond_the_pages_of_the_present_read() {
+    let mut reader = caught_up([page(1, 8, 7), page(2, 9, 7)]);
+    let id = reader.read.unwrap();
+    reader.event(StoreEvent::Done(id, Ok(StoreReply::ReadEnd)), NOW);
+    // The store was put back. It may give the later sequences to other messages.
+    let (id, _) = reader.poll().unwrap();
+    reader.event(StoreEvent::Read(id, page(1, 4, 6)), NOW);
+    reader.event(StoreEvent::Current(id, Duration::ZERO), NOW);
+    let over = reader.over_runs(NOW + 3600 * SECOND, 0, 0, 0);
+    assert_eq!(over, [(run(1, 5), 4), (run(2, 5), 0)]);
+}
+
+#[test]
 fn a_run_with_a_refused_total_is_not_folded_here() {
     let config = ReaderConfig {
         merged: MergedLimits {

@@ -184,6 +184,10 @@ async fn a_purge_removes_the_pages_of_a_run_up_to_a_sequence() {
     let through = session.publish(&page(7, 1).1).await;
     session.publish(&page(7, 2).1).await;
     session.publish(&page(77, 0).1).await;
+    // A server takes the sequence 1 as no bound, so the engine does not ask it for this one.
+    let nothing = StoreCall::Purge(page(7, 0).0, 0);
+    assert_eq!(session.call(nothing).await, Ok(StoreReply::Purged));
+    assert_eq!(Session::open(&engine).everything().await.len(), 4);
     let purge = StoreCall::Purge(page(7, 0).0, through);
     assert_eq!(session.call(purge).await, Ok(StoreReply::Purged));
     let read = session.everything().await;
