@@ -165,7 +165,7 @@ impl Replica {
         let is_sweep_due = now.saturating_sub(self.last_sweep) >= nanos(SWEEP);
         if is_sweep_due {
             self.last_sweep = now;
-            self.reader.merged().set_max_bytes(self.bounds.bytes());
+            self.reader.set_max_bytes(self.bounds.bytes());
             self.reader.tick(now);
         }
         let status = self.reader.status(now);

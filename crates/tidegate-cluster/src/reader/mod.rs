@@ -34,6 +34,9 @@ use crate::{
     StoreEvent, nanos,
 };
 
+/// Noted pages take at most this share of the memory of merged series.
+const PAGES_SHARE: usize = 8;
+
 /// The options of a reader.
 #[derive(Clone, Debug)]
 pub struct ReaderConfig {
@@ -314,6 +317,12 @@ impl PageReader {
             .expected(now, memory, |producer| self.folded_at(producer));
         expected.extend(&self.expected);
         expected
+    }
+
+    /// Bounds the memory of the merged series and of the pages that are noted, which take at most an eighth.
+    pub fn set_max_bytes(&mut self, bytes: usize) {
+        let pages = self.producers.set_max_page_bytes(bytes / PAGES_SHARE);
+        self.merged.set_max_bytes(bytes.saturating_sub(pages));
     }
 
     /// The merged series.

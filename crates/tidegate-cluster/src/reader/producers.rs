@@ -16,8 +16,11 @@ const MAX_RUNS_OF_PRODUCER: usize = 1_024;
 /// The most unreadable pages of a run that are remembered. A run with more is never folded here.
 const MAX_BAD_PAGES: usize = 64;
 
-/// The most pages of all runs that are compared with the store after a loss (about 16 MiB).
+/// The most pages of all runs that are compared with the store after a loss.
 const MAX_READ_PAGES: usize = 100_000;
+
+/// Bytes of a page in these lists, with free room in the nodes of the tree (160 bytes).
+pub(super) const PAGE_BYTES: usize = 160;
 
 /// The knowledge of a reader about a run whose pages are in the store.
 #[derive(Debug, Default)]
@@ -112,6 +115,7 @@ pub(super) struct ProducerList {
     most: usize,
     /// The number of pages that the runs note.
     pages: usize,
+    most_pages: usize,
 }
 
 impl ProducerList {
@@ -121,6 +125,7 @@ impl ProducerList {
             runs: 0,
             most,
             pages: 0,
+            most_pages: MAX_READ_PAGES,
         }
     }
 
@@ -146,9 +151,15 @@ impl ProducerList {
         Some(entry.runs.entry(run.epoch).or_default())
     }
 
+    /// Bounds the bytes of noted pages. Those that are known stay. Gives the bytes that they take.
+    pub(super) fn set_max_page_bytes(&mut self, bytes: usize) -> usize {
+        self.most_pages = (bytes / PAGE_BYTES).min(MAX_READ_PAGES);
+        self.pages * PAGE_BYTES
+    }
+
     /// Notes a page of a known run that a read gave.
     pub(super) fn note_page(&mut self, run: &RunName, position: PagePosition, page: ReadPage) {
-        let has_room = self.pages < MAX_READ_PAGES;
+        let has_room = self.pages < self.most_pages;
         let known = self.by_name.get_mut(&run.producer);
         if let Some(entry) = known.and_then(|known| known.runs.get_mut(&run.epoch)) {
             let before = entry.pages.len();

@@ -6,6 +6,7 @@ use tidegate_engine::{
     SubWindow, Temporality, Value,
 };
 
+use super::producers::PAGE_BYTES;
 use super::*;
 use crate::testing::{COUNTER, series};
 use crate::{PageError, PageHeaders, PageKind, PageWriter, StoreMessage, StoreReply, StoredMessage, Subject};
@@ -417,6 +418,21 @@ fn a_purge_does_not_go_beyond_the_pages_of_the_present_read() {
     reader.event(StoreEvent::Current(id, Duration::ZERO), NOW);
     let over = reader.over_runs(NOW + 3600 * SECOND, 0, 0, 0);
     assert_eq!(over, [(run(1, 5), 4), (run(2, 5), 0)]);
+}
+
+#[test]
+fn noted_pages_take_a_share_of_the_memory_of_merged_series() {
+    let mut reader = caught_up([]);
+    let most = 2 * PAGE_BYTES;
+    reader.set_max_bytes(PAGES_SHARE * most);
+    for number in 1..=4 {
+        let writer = PageWriter::new(&producer(1));
+        let stored = message(1, number, PageKind::Page, u64::from(number), writer);
+        reader.take(&stored, false, NOW).unwrap();
+    }
+    assert_eq!(reader.producers.set_max_page_bytes(most), most);
+    reader.producers.forget(&run(1, 5), u64::MAX);
+    assert_eq!(reader.producers.set_max_page_bytes(most), 0);
 }
 
 #[test]
