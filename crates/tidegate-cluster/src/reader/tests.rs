@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 
+mod lag;
+mod runs;
+
 use bytes::Bytes;
 use tidegate_engine::{
     AttributeFilter, Data, Function, Grouping, MergeMode, OnStale, Pattern, SeriesSource, SourceStatus,
     SubWindow, Temporality, Value,
 };
 
-use super::producers::PAGE_BYTES;
 use super::*;
 use crate::testing::{COUNTER, series};
 use crate::{PageError, PageHeaders, PageKind, PageWriter, StoreMessage, StoreReply, StoredMessage, Subject};
@@ -110,61 +112,6 @@ fn a_replica_is_ready_when_its_read_is_current_and_until_it_is_behind() {
     let (id, _) = reader.poll().unwrap();
     reader.event(StoreEvent::Read(id, page(1, 1, 1)), NOW + 6 * SECOND);
     assert!(!reader.is_ready(NOW + 6 * SECOND));
-}
-
-#[test]
-fn messages_of_one_part_of_the_store_do_not_keep_a_replica_ready() {
-    let mut reader = caught_up([page(1, 1, 1)]);
-    let id = reader.read.unwrap();
-    for second in 1..=9 {
-        let now = NOW + second * SECOND;
-        let mut stored = page(1, 1 + second, 1);
-        stored.time = now;
-        reader.event(StoreEvent::Read(id, stored), now);
-        // The last message that counts is that of the third second.
-        assert_eq!(reader.is_ready(now), second < 3 + 5, "{second}");
-    }
-    reader.event(StoreEvent::Current(id, Duration::ZERO), NOW + 10 * SECOND);
-    assert!(reader.is_ready(NOW + 10 * SECOND));
-}
-
-#[test]
-fn old_messages_do_not_keep_a_replica_ready() {
-    let mut reader = caught_up([page(1, 1, 1)]);
-    let id = reader.read.unwrap();
-    let mut take = |sequence, arrives: u64, age: u64| {
-        let now = NOW + arrives;
-        let mut stored = page(1, sequence, 1);
-        stored.time = now - age;
-        reader.event(StoreEvent::Read(id, stored), now);
-        reader.status(now).lag_ns
-    };
-    // The first message arrives at once, so the clocks are equal.
-    assert_eq!(take(2, 0, 0), Some(0));
-    let lag = take(3, 2 * SECOND, 3 * SECOND / 2);
-    assert_eq!(lag, Some(2 * SECOND), "the store may have replaced others");
-    assert_eq!(take(4, 3 * SECOND, SECOND), Some(SECOND));
-}
-
-#[test]
-fn a_read_that_may_miss_values_of_a_producer_is_not_current() {
-    let mut page = page(1, 1, 1);
-    page.message
-        .headers
-        .push(("tg-interval".to_owned(), "200".to_owned()));
-    let mut reader = reader();
-    let (id, _) = reader.poll().unwrap();
-    let current = |millis| StoreEvent::Current(id, Duration::from_millis(millis));
-    reader.event(StoreEvent::Read(id, page), NOW);
-    reader.event(current(201), NOW);
-    assert_eq!(reader.status(NOW).state, ReplicaState::CatchingUp);
-    reader.event(current(200), NOW);
-    assert_eq!(reader.status(NOW).state, ReplicaState::Fresh);
-    // A silent producer replaces nothing.
-    let later = NOW + 10 * SECOND;
-    assert!(!reader.is_ready(later));
-    reader.event(current(900), later);
-    assert!(reader.is_ready(later));
 }
 
 #[test]
@@ -405,64 +352,6 @@ fn messages_of_other_clusters_and_contradictions_are_refused() {
     let mut kind = bye(1, 1);
     kind.message.subject = "tg.c.p.00.node-1.5.1".to_owned();
     assert_eq!(reader.take(&kind, false, NOW), Err(PageError::Contradiction));
-}
-
-#[test]
-fn a_purge_does_not_go_beyond_the_pages_of_the_present_read() {
-    let mut reader = caught_up([page(1, 8, 7), page(2, 9, 7)]);
-    let id = reader.read.unwrap();
-    reader.event(StoreEvent::Done(id, Ok(StoreReply::ReadEnd)), NOW);
-    // The store was put back. It may give the later sequences to other messages.
-    let (id, _) = reader.poll().unwrap();
-    reader.event(StoreEvent::Read(id, page(1, 4, 6)), NOW);
-    reader.event(StoreEvent::Current(id, Duration::ZERO), NOW);
-    let over = reader.over_runs(NOW + 3600 * SECOND, 0, 0, 0);
-    assert_eq!(over, [(run(1, 5), 4), (run(2, 5), 0)]);
-}
-
-#[test]
-fn noted_pages_take_a_share_of_the_memory_of_merged_series() {
-    let mut reader = caught_up([]);
-    let most = 2 * PAGE_BYTES;
-    reader.set_max_bytes(PAGES_SHARE * most);
-    for number in 1..=4 {
-        let writer = PageWriter::new(&producer(1));
-        let stored = message(1, number, PageKind::Page, u64::from(number), writer);
-        reader.take(&stored, false, NOW).unwrap();
-    }
-    assert_eq!(reader.producers.set_max_page_bytes(most), most);
-    reader.producers.forget(&run(1, 5), u64::MAX);
-    assert_eq!(reader.producers.set_max_page_bytes(most), 0);
-}
-
-#[test]
-fn a_run_with_a_refused_total_is_not_folded_here() {
-    let config = ReaderConfig {
-        merged: MergedLimits {
-            max_series: 0,
-            ..MergedLimits::default()
-        },
-        ..ReaderConfig::new("c")
-    };
-    let mut reader = PageReader::new(config, Vec::new(), &Arc::default()).unwrap();
-    reader.take(&page(1, 1, 1), false, NOW).unwrap();
-    assert_eq!(reader.stats().refused, 1);
-    assert!(reader.over_runs(NOW + 3600 * SECOND, 0, 0, 0).is_empty());
-}
-
-#[test]
-fn a_sequence_that_comes_again_shows_a_loss() {
-    let mut reader = caught_up([page(1, 10, 1)]);
-    let later = |sequence, time| StoredMessage {
-        time,
-        ..page(1, sequence, 1)
-    };
-    reader.take(&later(9, NOW - 1), false, NOW).unwrap();
-    assert_eq!(reader.stats().losses, 0, "a late message");
-    reader.take(&later(7, NOW + 1), false, NOW).unwrap();
-    assert_eq!(reader.stats().losses, 1);
-    reader.take(&later(8, NOW + 2), false, NOW).unwrap();
-    assert_eq!(reader.stats().losses, 1);
 }
 
 #[test]
