@@ -126,7 +126,13 @@ fn run_with(agents: usize, binary: &Path, logs: &Path, options: &Options) -> Res
     let samples = cluster.samples();
     cluster.check_after_goodbyes()?;
     figures.add_end(&cluster, samples);
-    figures.add_read(&reader.end()?);
+    let read = reader.end()?;
+    if read.composite_ages.is_empty() {
+        cluster
+            .violations
+            .add("no page shows the composite of the gateway".to_owned());
+    }
+    figures.add_read(&read);
     if let Some(prometheus) = &cluster.prometheus {
         figures.add_resets(&prometheus.check(&cluster.violations)?);
     }
