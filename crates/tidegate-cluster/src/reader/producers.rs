@@ -39,7 +39,7 @@ pub(super) struct RunEntry {
     /// The pages that were read.
     pub(super) pages: ReadPages,
     /// Pages that are not readable, with their sequences.
-    bad: BTreeMap<(u16, u32), u64>,
+    bad: BTreeMap<PagePosition, u64>,
 }
 
 impl RunEntry {
@@ -53,12 +53,12 @@ impl RunEntry {
     }
 
     /// Notes a page that is not readable. `false`: it is known.
-    pub(super) fn note_bad(&mut self, place: (u16, u32), sequence: u64) -> bool {
-        if self.bad.get(&place) == Some(&sequence) {
+    pub(super) fn note_bad(&mut self, position: PagePosition, sequence: u64) -> bool {
+        if self.bad.get(&position) == Some(&sequence) {
             return false;
         }
-        if self.bad.len() < MAX_BAD_PAGES || self.bad.contains_key(&place) {
-            self.bad.insert(place, sequence);
+        if self.bad.len() < MAX_BAD_PAGES || self.bad.contains_key(&position) {
+            self.bad.insert(position, sequence);
         } else {
             self.is_refused = true;
         }
@@ -66,9 +66,9 @@ impl RunEntry {
     }
 
     /// Notes that a page is readable. An older one that was not is gone.
-    pub(super) fn note_good(&mut self, place: (u16, u32), sequence: u64) {
-        if self.bad.get(&place).is_some_and(|bad| *bad <= sequence) {
-            self.bad.remove(&place);
+    pub(super) fn note_good(&mut self, position: PagePosition, sequence: u64) {
+        if self.bad.get(&position).is_some_and(|bad| *bad <= sequence) {
+            self.bad.remove(&position);
         }
     }
 }
