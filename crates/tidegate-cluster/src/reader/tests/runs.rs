@@ -49,6 +49,27 @@ fn a_run_with_a_refused_total_is_not_folded_here() {
 }
 
 #[test]
+fn a_silent_run_is_over_sooner_after_a_loss_without_noted_pages() {
+    let mut reader = reader();
+    reader.producers.set_max_page_bytes(0);
+    reader.take(&page(1, 10, 1), false, NOW).unwrap();
+    let over = |reader: &PageReader, seconds: u64| {
+        let (grace, age, reconnect) = (60 * SECOND, 900 * SECOND, 15 * SECOND);
+        let now = NOW + seconds * SECOND;
+        reader.over_runs(now, grace, age, reconnect).len()
+    };
+    assert_eq!((over(&reader, 899), over(&reader, 901)), (0, 1));
+    let other = StoredMessage {
+        time: NOW + 1,
+        ..page(2, 7, 1)
+    };
+    reader.take(&other, false, NOW).unwrap();
+    assert_eq!(reader.stats().losses, 1);
+    // The lease, and the time of a goodbye.
+    assert_eq!((over(&reader, 62), over(&reader, 64)), (0, 2));
+}
+
+#[test]
 fn a_sequence_that_comes_again_shows_a_loss() {
     let mut reader = caught_up([page(1, 10, 1)]);
     let later = |sequence, time| StoredMessage {
