@@ -2,9 +2,11 @@
 
 //! The gateway's own telemetry: served, pushed, and spans of what takes long.
 
-use super::kit::{Gateway, OtlpSink, SOON, Trouble, free_port, http, promtool_check, wait_until};
+use super::kit::{Authority, Gateway, OtlpSink, SOON, Trouble, free_port, http, promtool_check, wait_until};
 use opentelemetry_proto::tonic::trace::v1::{Span, status::StatusCode};
 use std::collections::BTreeSet;
+use std::io::{Read, Write};
+use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
 /// A log record, as JSON.
@@ -108,6 +110,45 @@ service:
             assert_eq!(log.contains(&line), is_logged, "{levels}: {line}: {log}");
         }
     }
+}
+
+#[test]
+fn a_failed_handshake_has_the_log_level_of_its_receiver() {
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let [certificate, key] = ["own.pem", "own.key"].map(|name| directory.path().join(name));
+    Authority::new().write_signed(&certificate, &key);
+    let tls = format!(
+        "{{cert_file: {}, key_file: {}}}",
+        certificate.display(),
+        key.display()
+    );
+    let (quiet, verbose) = (free_port(), free_port());
+    let receiver = |port| format!("{{protocols: {{http: {{endpoint: \"127.0.0.1:{port}\", tls: {tls}}}}}}}");
+    let gateway = Gateway::start(&format!(
+        "receivers: {{otlp/quiet: {}, otlp/verbose: {}}}
+exporters: {{nop: }}
+service:
+  telemetry: {{logs: {{level: warn, levels: {{\"receivers::otlp/verbose\": debug}}}}}}
+  pipelines: {{logs: {{receivers: [otlp/quiet, otlp/verbose], exporters: [nop]}}}}
+",
+        receiver(quiet),
+        receiver(verbose)
+    ));
+    for port in [quiet, verbose] {
+        let mut stream = TcpStream::connect(("127.0.0.1", port)).expect("a connection");
+        stream
+            .write_all(b"GET / HTTP/1.1\r\n\r\n")
+            .expect("a request without TLS");
+        // Until the gateway ends the connection. A reset is as good.
+        let _ = stream.read_to_end(&mut Vec::new());
+    }
+    let log = gateway.stop();
+    let failed: Vec<_> = log
+        .lines()
+        .filter(|line| line.contains("TLS handshake failed"))
+        .collect();
+    assert_eq!(failed.len(), 1, "{log}");
+    assert!(failed[0].contains("receivers::otlp/verbose"), "{log}");
 }
 
 fn spans(sink: &OtlpSink) -> Vec<Span> {
