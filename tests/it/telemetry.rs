@@ -151,6 +151,35 @@ service:
     assert!(failed[0].contains("receivers::otlp/verbose"), "{log}");
 }
 
+#[test]
+fn lines_of_a_thread_have_the_log_level_of_its_receiver() {
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let [quiet, verbose] = ["quiet", "verbose"].map(|name| directory.path().join(name));
+    for path in [&quiet, &verbose] {
+        std::fs::create_dir(path).expect("a directory");
+    }
+    let gateway = Gateway::start(&format!(
+        "receivers: {{shm/quiet: {{directories: [{}]}}, shm/verbose: {{directories: [{}]}}}}
+exporters: {{nop: }}
+service:
+  telemetry: {{logs: {{level: warn, levels: {{\"receivers::shm/verbose\": info}}}}}}
+  pipelines: {{metrics: {{receivers: [shm/quiet, shm/verbose], exporters: [nop]}}}}
+",
+        quiet.display(),
+        verbose.display()
+    ));
+    wait_until(SOON, "a directory is read", || {
+        gateway.stderr().find("reading cells").is_some()
+    });
+    let log = gateway.stop();
+    let lines: Vec<_> = log
+        .lines()
+        .filter(|line| line.contains("reading cells"))
+        .collect();
+    assert_eq!(lines.len(), 1, "{log}");
+    assert!(lines[0].contains("shm/verbose"), "{log}");
+}
+
 fn spans(sink: &OtlpSink) -> Vec<Span> {
     let resources = sink
         .traces()
