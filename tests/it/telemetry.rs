@@ -47,13 +47,14 @@ fn send_logs(receiver: u16) {
 fn the_log_of_a_start_lists_pipelines_and_addresses_as_its_levels_say() {
     let receiver = free_port();
     let (pipeline, address) = ("receivers=otlp".to_owned(), format!("127.0.0.1:{receiver}"));
-    let all = [&pipeline, &address];
+    let serving = "serving component=extensions::health_check ".to_owned();
+    let all = [&serving, &pipeline, &address];
     for (logs, arguments, expected) in [
         ("{level: info}", &[][..], &all[..]),
         (
             "{level: warn, levels: {\"receivers::otlp\": info}}",
             &[][..],
-            &all[1..],
+            &all[2..],
         ),
         ("{level: warn}", &["-v"][..], &all[..]),
         ("{level: debug}", &["-q"][..], &[][..]),
