@@ -122,7 +122,8 @@ impl Drain {
         }
         match Ring::open(&path, self.consume, self.poll_interval, &self.context) {
             Ok(ring) => {
-                tracing::debug!(receiver = &*self.context.receiver, agent = ring.agent(), path = %ring.path().display(), "draining");
+                let receiver = &*self.context.receiver;
+                tracing::debug!(receiver, agent = ring.agent(), path = %ring.path().display(), "draining");
                 self.refusals.remove(&path);
                 self.rings.insert(path, ring);
             }

@@ -138,7 +138,12 @@ impl Cells {
             Ok(folded) => {
                 self.last_error = None;
                 for process in &folded.processes {
-                    tracing::info!(receiver, directory = %self.path.display(), %process, "merged the counts of a dead process");
+                    tracing::info!(
+                        receiver,
+                        directory = %self.path.display(),
+                        %process,
+                        "merged the counts of a dead process"
+                    );
                 }
                 metrics::counter!("tidegate_shm_folded_processes_total", "receiver" => self.receiver.clone())
                     .increment(folded.processes.len() as u64);
@@ -146,7 +151,12 @@ impl Cells {
             Err(error) => {
                 let error = error.to_string();
                 if self.last_error.as_ref() != Some(&error) {
-                    tracing::warn!(receiver, directory = %self.path.display(), %error, "the files of dead processes could not be merged");
+                    tracing::warn!(
+                        receiver,
+                        directory = %self.path.display(),
+                        %error,
+                        "the files of dead processes could not be merged"
+                    );
                     self.last_error = Some(error);
                 }
             }

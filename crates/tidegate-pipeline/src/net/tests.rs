@@ -267,10 +267,10 @@ fn the_text_of_an_error_names_each_cause_once() {
         #[error("client error")]
         Client(#[source] std::io::Error),
         #[error("client error: {0}")]
-        Said(#[source] std::io::Error),
+        Repeated(#[source] std::io::Error),
     }
     let refused = || std::io::Error::other("refused");
-    for error in [Caused::Client(refused()), Caused::Said(refused())] {
+    for error in [Caused::Client(refused()), Caused::Repeated(refused())] {
         assert_eq!(client::error_chain(&error), "client error: refused");
     }
 }
