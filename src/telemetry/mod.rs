@@ -35,7 +35,7 @@ use crate::net::Endpoint;
 use component_gauges::{ComponentGauges, Noting};
 pub use component_levels::named_component;
 pub use config::TelemetryConfig;
-pub use logs::start_logs;
+pub use logs::{refuses_colours, start_logs};
 pub use process::{measure_heap, note_live_memory};
 
 /// The instrumentation scope of tidegate's own telemetry.

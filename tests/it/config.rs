@@ -124,6 +124,14 @@ fn examples_and_valid_files_of_collectors_fit_the_schema() {
     }
 }
 
+/// Editors show a title above the text of each option.
+#[test]
+fn the_schema_has_no_title() {
+    let (_, schema, _) = result(tidegate().args(["config", "schema"]));
+    let schema: Value = serde_json::from_str(&schema).expect("a schema");
+    assert!(schema["description"].is_string() && schema["title"].is_null());
+}
+
 #[test]
 fn the_schema_refuses_what_the_gateway_refuses() {
     let directory = TempDir::new().expect("a temporary directory");

@@ -264,3 +264,32 @@ async fn publish_all(watched: &Watched, follow: &mut Follow, to: &Backlog<Event>
         to.send(place, event, bytes);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use tokio::time::timeout;
+    use tokio_stream::StreamExt;
+
+    use super::*;
+    use crate::watch::testing::Bench;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_stop_ends_the_watch_of_a_reader_that_reads_nothing() {
+        /// More than a backlog holds.
+        const FULL: usize = 1 << 20;
+        const SECOND: Duration = Duration::from_secs(1);
+        let (shared, stopping) = (Shared::default(), CancellationToken::new());
+        let (to, mut events) = backlog(&shared, last_word);
+        // The task waits until the reader has taken this.
+        let place = to.reserve(FULL).await.unwrap();
+        to.send(place, Event::Alive, FULL);
+        let bench = Bench::new("queue_depth", Vec::new());
+        let follow = bench.watched.follow();
+        let mut publishing = tokio::spawn(publish(bench.watched.clone(), follow, to, stopping.clone()));
+        assert!(timeout(SECOND, &mut publishing).await.is_err());
+        stopping.cancel();
+        timeout(SECOND, publishing).await.unwrap().unwrap();
+        assert!(events.next().await.is_some());
+        assert!(events.next().await.is_none());
+    }
+}

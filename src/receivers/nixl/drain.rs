@@ -122,7 +122,8 @@ impl Drain {
         }
         match Ring::open(&path, self.consume, self.poll_interval, &self.context) {
             Ok(ring) => {
-                tracing::debug!(agent = ring.agent(), path = %ring.path().display(), "draining");
+                let receiver = &*self.context.receiver;
+                tracing::debug!(receiver, agent = ring.agent(), path = %ring.path().display(), "draining");
                 self.refusals.remove(&path);
                 self.rings.insert(path, ring);
             }
@@ -146,7 +147,7 @@ impl Drain {
             return;
         }
         refusal.reported = Some(reason);
-        tracing::warn!(%error, "not drained");
+        tracing::warn!(receiver = &*self.context.receiver, %error, "not drained");
         metrics::counter!(
             "tidegate_nixl_rejected_files_total",
             "receiver" => self.context.receiver.clone(),
