@@ -217,9 +217,11 @@ def test_a_hidden_page_reads_nothing(watched: kit.Watched) -> None:
     page = watched.open("graph")
     expect(page.locator("#stream")).to_have_text("live")
     hide = "(hidden) => {Object.defineProperty(document, 'hidden', {value: hidden, configurable: true}); document.dispatchEvent(new Event('visibilitychange'))}"
-    page.evaluate(hide, True)
+    with page.expect_event("requestfailed", lambda request: "/status/stream" in request.url):
+        page.evaluate(hide, True)
     expect(page.locator("#stream")).to_have_text("paused")
-    page.evaluate(hide, False)
+    with page.expect_request("**/status/stream**"):
+        page.evaluate(hide, False)
     expect(page.locator("#stream")).to_have_text("live")
 
 
