@@ -149,11 +149,7 @@ impl Prepared {
         };
         let renderings: Vec<_> = self.pages.iter().map(|(_, page)| page.rendering()).collect();
         if let Some(rendering) = renderings.first().cloned() {
-            let publisher = publisher.clone();
-            let render = move || {
-                publisher.publish();
-                rendering.text()
-            };
+            let render = move || rendering.text();
             shared.own_metrics.set(OwnMetrics(Box::new(render)));
         }
         for (endpoint, page) in self.pages {
