@@ -6,7 +6,7 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-use crate::{Outcome, apt, golang, node, process};
+use crate::{Outcome, apt, golang, node, pip, process};
 
 /// Where a part comes from.
 pub(super) enum PackageSource {
@@ -47,9 +47,9 @@ impl PackageSource {
     /// Fills an empty directory.
     pub(super) fn fetch(&self, directory: &Path) -> Outcome {
         match *self {
-            PackageSource::Pip(packages) => process::run(pip_into(directory).args(packages)),
+            PackageSource::Pip(packages) => process::run(pip::into(directory).args(packages)),
             PackageSource::PipAlone(package) => {
-                process::run(pip_into(directory).args(["--no-deps", package]))
+                process::run(pip::into(directory).args(["--no-deps", package]))
             }
             PackageSource::Sdist(package) => source(package, directory),
             PackageSource::Debian(packages) => apt::unpack(packages, directory),
@@ -87,32 +87,11 @@ impl PackageSource {
     }
 }
 
-fn pip_into(directory: &Path) -> Command {
-    let mut pip = pip("install");
-    pip.arg("--root-user-action=ignore")
-        .arg("--target")
-        .arg(directory);
-    pip
-}
-
-fn pip(command: &str) -> Command {
-    let mut pip = Command::new("python3");
-    pip.args([
-        "-m",
-        "pip",
-        command,
-        "--quiet",
-        "--no-input",
-        "--disable-pip-version-check",
-    ]);
-    pip
-}
-
 /// Unpacks the source of a package, without the directory that everything in it is in.
 fn source(package: &str, directory: &Path) -> Outcome {
     let describe = |error| format!("{}: {error}", directory.display());
     process::run(
-        pip("download")
+        pip::command("download")
             .args(["--no-deps", "--no-binary", ":all:", "--dest"])
             .args([directory.as_os_str(), package.as_ref()]),
     )?;
