@@ -199,6 +199,17 @@ fn validate_counts_the_parts_of_a_valid_file() {
 }
 
 #[test]
+fn validate_names_what_only_a_restart_can_change() {
+    let directory = TempDir::new().expect("a temporary directory");
+    let example = Path::new(env!("CARGO_MANIFEST_DIR")).join("config/cluster-replica.yaml");
+    let (code, summary, said) = result(&mut validate(directory.path(), &example));
+    assert_eq!(code, Some(0), "{said}");
+    let parts = "extensions::admin, extensions::cluster, receivers::partials, service::telemetry";
+    let end = format!("; changes of {parts} need a restart\n");
+    assert!(summary.ends_with(&end), "{summary}");
+}
+
+#[test]
 fn validate_gives_programs_one_object() {
     let directory = TempDir::new().expect("a temporary directory");
     let json = |text: &str, arguments: &[&str]| {

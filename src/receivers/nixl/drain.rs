@@ -114,6 +114,12 @@ impl Drain {
         }
         let rings = metrics::gauge!("tidegate_nixl_rings", "receiver" => self.context.receiver.clone());
         rings.set(self.rings.len() as f64);
+        let unread = self
+            .refusals
+            .values()
+            .filter(|refusal| refusal.reported.is_some());
+        metrics::gauge!("tidegate_nixl_unread_files", "receiver" => self.context.receiver.clone())
+            .set(unread.count() as f64);
     }
 
     fn open(&mut self, path: PathBuf, now: Instant) {
@@ -214,6 +220,8 @@ mod tests {
             let refused = page.series("tidegate_nixl_rejected_files_total");
             assert_eq!(refused.len(), 1, "{refused:?}");
             assert!(refused[0].0.contains("reason=\"memory\"") && refused[0].1 == 2.0);
+            let unread = || page.series("tidegate_nixl_unread_files")[0].1;
+            assert!(unread() == 2.0);
             let event = Event {
                 kind: 0,
                 value: 1,
@@ -225,6 +233,7 @@ mod tests {
             memory.remove_limit(Limit::of(2 * of_three));
             look(&mut drain);
             assert_eq!((drain.rings.len(), drain.refusals.len()), (6, 0));
+            assert!(unread() == 0.0);
             drop(writers);
             (0..6).for_each(|number| std::fs::remove_file(path(number)).unwrap());
             (0..10).for_each(|_| look(&mut drain));

@@ -168,6 +168,9 @@ impl Stores {
         }
         metrics::gauge!("tidegate_nixl_mp_stores", "receiver" => self.receiver.clone())
             .set(self.stores.len() as f64);
+        let unread = self.refused.values().filter(|reason| **reason != store::ENDED);
+        metrics::gauge!("tidegate_nixl_mp_unread_files", "receiver" => self.receiver.clone())
+            .set(unread.count() as f64);
     }
 
     fn refuse(&mut self, path: PathBuf, reason: &'static str, error: &dyn Display) {
