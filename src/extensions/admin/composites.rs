@@ -285,7 +285,7 @@ mod tests {
         let (to, mut events) = backlog(&shared, last_word);
         // The task waits until the reader has taken this.
         let place = to.reserve(FULL).await.unwrap();
-        to.send(place, Event::Alive, FULL);
+        to.send(place, Event::alive(), FULL);
         let bench = Bench::new("queue_depth", Vec::new());
         let follow = bench.watched.follow();
         let mut publishing = tokio::spawn(publish(bench.watched.clone(), follow, to, stopping.clone()));
