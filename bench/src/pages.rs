@@ -36,7 +36,7 @@ fn row(figure: &Value) -> Result<Row, BenchError> {
     let value = figure["value"].as_f64();
     let value = value.ok_or_else(|| format!("{name}: it has no value"))?;
     let unit = UNITS.into_iter().find(|unit| figure["unit"] == *unit);
-    let unit = unit.ok_or_else(|| format!("{name}: no such unit: {}", figure["unit"]))?;
+    let unit = unit.ok_or_else(|| format!("{name}: the unit {} is unknown", figure["unit"]))?;
     let row = Row::value(name, value, unit);
     Ok(match figure["at_most"].as_f64() {
         Some(limit) => row.budget(Budget::AtMost(limit)),

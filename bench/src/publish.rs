@@ -26,7 +26,7 @@ const BEGUN: &str = " -->\n";
 /// The clusters come after the groups. They are not a group: they have a command of their own.
 pub(crate) const CLUSTER: &str = "cluster";
 
-/// Likewise.
+/// Open pages are not a group either: they come last.
 pub(crate) const OPEN_PAGES: &str = "pages";
 
 /// What a page says of the figures of a run.

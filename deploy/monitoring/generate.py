@@ -19,8 +19,9 @@ import yaml
 SOURCE = Path(__file__).parent
 ROOT = SOURCE.parents[1]
 
-# Where links of dashboards and alerts lead. The chart replaces it by its value `docsUrl`.
-DOCS_URL = "https://github.com/OWNER/tidegate/blob/main/docs"
+# The folder of documents that dashboards and alerts name. The chart replaces it by its value `docsUrl`, if that is set. A path
+# and no link: nobody knows here where a reader has the documents, and a dead link is worse than none.
+DOCS = "docs"
 
 GENERATED = "deploy/monitoring; `cargo xtask dashboards` writes this file again"
 
@@ -37,8 +38,16 @@ EVALUATED_AT = "40m"
 Json = dict[str, Any]
 
 
-def link(page: str) -> str:
-    return f"{DOCS_URL}/{page}"
+def document(page: str) -> str:
+    return f"{DOCS}/{page}"
+
+
+def described(source: Json) -> str:
+    """The description of a panel with its document. Grafana makes a link of an address there."""
+    if "docs" not in source:
+        return source["description"]
+    what = "What to do" if "runbooks" in source["docs"] else "What this means"
+    return f"{source['description']} {what}: {document(source['docs'])}."
 
 
 def panel_options(kind: str, source: Json) -> Json:
@@ -92,15 +101,13 @@ def panel(source: Json, number: int, x: int, y: int) -> Json:
         "id": number,
         "type": kind,
         "title": source["title"],
-        "description": source["description"],
+        "description": described(source),
         "datasource": DATASOURCE,
         "gridPos": {"h": source.get("height", height), "w": source.get("width", width), "x": x, "y": y},
         "fieldConfig": {"defaults": defaults(kind, source), "overrides": []},
         "options": panel_options(kind, source),
         "targets": targets(kind, source["queries"]),
     }
-    if "docs" in source:
-        found["links"] = [{"title": "What to do" if "runbooks" in source["docs"] else "What this means", "url": link(source["docs"]), "targetBlank": True}]
     if kind == "table":
         hidden = {name: True for name in source.get("hide", [])}
         found["transformations"] = [{"id": "organize", "options": {"excludeByName": hidden, "renameByName": source.get("rename", {})}}]
@@ -142,11 +149,11 @@ def variables(sources: list[Json]) -> list[Json]:
 
 def dashboard(source: Json) -> Json:
     others = {"asDropdown": True, "icon": "external link", "includeVars": False, "keepTime": True, "tags": ["tidegate"], "title": "Tidegate", "type": "dashboards"}
-    pages = [{"icon": "doc", "tags": [], "targetBlank": True, "title": page.removesuffix(".md"), "type": "link", "url": link(page)} for page in source["docs"]]
+    pages = ", ".join(map(document, source["docs"]))
     return {
         "uid": source["uid"],
         "title": source["title"],
-        "description": source["description"],
+        "description": f"{source['description']} Documents: {pages}.",
         "tags": source["tags"],
         "schemaVersion": 39,
         "version": 1,
@@ -158,7 +165,7 @@ def dashboard(source: Json) -> Json:
         "timepicker": {},
         "timezone": "",
         "annotations": {"list": []},
-        "links": [others, *pages],
+        "links": [others],
         "templating": {"list": variables(source["variables"])},
         "panels": panels(source["rows"]),
     }
@@ -179,13 +186,9 @@ def dump(value: Any) -> str:
     return yaml.dump(value, Dumper=Dumper, sort_keys=False, width=10**6, allow_unicode=True)
 
 
-def anchor(alert: str) -> str:
-    return alert.lower()
-
-
 def annotations(rule: Json) -> Json:
-    url = link(f"runbooks.md#{anchor(rule['alert'])}")
-    return {"summary": Folded(rule["summary"]), "description": Folded(rule["description"]), "runbook_url": url}
+    runbook = document(f"runbooks.md#{rule['alert'].lower()}")
+    return {"summary": Folded(rule["summary"]), "description": Folded(rule["description"]), "runbook": runbook}
 
 
 def rule_file(source: Json) -> str:
@@ -242,7 +245,7 @@ def runbooks(source: Json) -> str:
         "# Runbooks",
         wrapped(
             "One section for each alert of [deploy/alerts](../deploy/alerts): what it means, what to look at, and what to do. The "
-            "annotation `runbook_url` of an alert leads here. [dashboards.md](dashboards.md) says how to load the alerts."
+            "annotation `runbook` of an alert names its section. [dashboards.md](dashboards.md) says how to load the alerts."
         ),
     ]
     for rule in source["rules"]:

@@ -10,7 +10,7 @@ use http::{Request, StatusCode, Uri};
 use http_body_util::Empty;
 
 use crate::component::Held;
-use crate::net::client::{Connector, UseTls, http_client};
+use crate::net::client::{Connector, UseTls, error_chain, http_client};
 use crate::net::tls::ALPN_HTTP;
 use crate::net::{TlsClientConfig, read_answer};
 
@@ -37,7 +37,7 @@ async fn get(url: Uri) -> Result<String, String> {
         .body(Empty::<bytes::Bytes>::new());
     let request = request.map_err(|error| error.to_string())?;
     let answer = client.request(request).await;
-    let answer = answer.map_err(|error| crate::delivery::http::error_chain(&error))?;
+    let answer = answer.map_err(|error| error_chain(&error))?;
     if answer.status() != StatusCode::OK {
         return Err(format!("the server answers {}", answer.status()));
     }

@@ -219,16 +219,3 @@ fn environment() -> String {
     }
     text
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn each_page_is_asked_for_once() {
-        let mut paths: Vec<_> = PAGES.iter().map(|(path, _)| path).collect();
-        paths.sort_unstable();
-        paths.dedup();
-        assert_eq!(paths.len(), PAGES.len());
-    }
-}

@@ -8,6 +8,8 @@ use rustix::process::getpgrp;
 use rustix::termios::{LocalModes, OptionalActions, Termios, tcgetattr, tcgetpgrp, tcgetwinsize, tcsetattr};
 use tokio::sync::mpsc;
 
+use crate::telemetry::refuses_colours;
+
 /// The alternate screen of a terminal, and input without echo and line editing.
 pub(super) struct Screen {
     before: Option<Termios>,
@@ -23,7 +25,7 @@ impl Screen {
             keys.local_modes.remove(LocalModes::ICANON | LocalModes::ECHO);
             tcsetattr(stdin(), OptionalActions::Now, &keys)?;
         }
-        let has_style = std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
+        let has_style = !refuses_colours();
         let screen = Self { before, has_style };
         print("\x1b[?1049h\x1b[?25l")?;
         Ok(screen)
@@ -46,20 +48,25 @@ impl Screen {
 
     /// Replaces the frame; the line `title` is reversed.
     pub(super) fn draw(&self, lines: &[String], title: usize) -> std::io::Result<()> {
-        let mut frame = "\x1b[H".to_owned();
-        for (at, line) in lines.iter().enumerate() {
-            let (on, off) = if self.has_style && at == title {
-                ("\x1b[7m", "\x1b[0m")
-            } else {
-                ("", "")
-            };
-            let end = if at == 0 { "" } else { "\r\n" };
-            // It clears before it writes: after a full line, the cursor is still on the last character.
-            let clear = if at + 1 == lines.len() { "\x1b[J" } else { "\x1b[K" };
-            frame.push_str(&format!("{end}{clear}{on}{line}{off}"));
-        }
-        print(&frame)
+        print(&frame(lines, self.has_style.then_some(title)))
     }
+}
+
+/// The text that replaces the frame; the line `reversed` is reversed.
+fn frame(lines: &[String], reversed: Option<usize>) -> String {
+    let mut frame = "\x1b[H".to_owned();
+    for (at, line) in lines.iter().enumerate() {
+        let (on, off) = if reversed == Some(at) {
+            ("\x1b[7m", "\x1b[0m")
+        } else {
+            ("", "")
+        };
+        let end = if at == 0 { "" } else { "\r\n" };
+        // It clears before it writes: after a full line, the cursor is still on the last character.
+        let clear = if at + 1 == lines.len() { "\x1b[J" } else { "\x1b[K" };
+        frame.push_str(&format!("{end}{clear}{on}{line}{off}"));
+    }
+    frame
 }
 
 impl Drop for Screen {
@@ -113,4 +120,19 @@ pub(super) fn screen(
     *scroll = (*scroll).min(table.len().saturating_sub(room));
     let shown = table.skip(*scroll).take(room);
     head.into_iter().chain(names).chain(shown).take(height).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_is_cleared_after_a_line_that_may_be_full() {
+        let lines = ["title", "full"].map(str::to_owned);
+        assert_eq!(
+            frame(&lines, Some(0)),
+            "\x1b[H\x1b[K\x1b[7mtitle\x1b[0m\r\n\x1b[Jfull"
+        );
+        assert_eq!(frame(&lines[1..], None), "\x1b[H\x1b[Jfull");
+    }
 }

@@ -2,8 +2,6 @@
 
 //! The log of the state of a processor, in a storage extension.
 
-use std::sync::atomic::AtomicBool;
-use std::sync::atomic::Ordering::{Acquire, Release};
 use std::sync::{Arc, OnceLock};
 
 use tidegate_wal::{Share, State, Store};
@@ -32,8 +30,6 @@ pub(super) struct StateLog {
     /// The processor in its pipeline, which names the directory and appears in messages.
     owner: Arc<str>,
     store: OnceLock<Arc<Store>>,
-    /// Nothing is appended any more: no thread would write it.
-    has_closed: AtomicBool,
 }
 
 impl StateLog {
@@ -42,7 +38,6 @@ impl StateLog {
             storage,
             owner,
             store: OnceLock::new(),
-            has_closed: AtomicBool::new(false),
         }
     }
 
@@ -71,15 +66,14 @@ impl StateLog {
     /// Reserves disk space for a record with a payload of this length.
     pub(super) fn reserve(&self, bytes: u64) -> Result<Share, NoSpace> {
         let bytes = bytes + RECORD_BYTES;
-        let store = self.store().ok_or(NoSpace::Closed)?;
+        let store = self.store.get().ok_or(NoSpace::Closed)?;
         let share = store.reserve(bytes).map_err(|_| NoSpace::TooLarge(bytes))?;
         share.ok_or(NoSpace::Full)
     }
 
     /// What takes records; `None`: the log is not open.
     pub(super) fn store(&self) -> Option<&Store> {
-        let store = self.store.get().filter(|_| !self.has_closed.load(Acquire));
-        store.map(|store| &**store)
+        self.store.get().map(|store| &**store)
     }
 
     /// Writes pending records and a snapshot, and closes the log.
@@ -87,7 +81,6 @@ impl StateLog {
         let Some(store) = self.store.get().cloned() else {
             return;
         };
-        self.has_closed.store(true, Release);
         if tokio::task::spawn_blocking(move || store.close()).await.is_err() {
             warn!(
                 component = &*self.owner,

@@ -172,6 +172,7 @@ pub(super) const CATALOGUE: &[Described] = metrics_table! {
     Normal Counter "tidegate_alerts_dropped_total" ["{alert}"] "Alerts that an Alertmanager does not get, by reason.";
     Normal Gauge "tidegate_alerts_waiting" ["{alert}"] "Alerts that wait for an Alertmanager.";
     Normal Gauge "tidegate_nixl_mp_stores" ["{store}"] "Multi-process stores open now.";
+    Normal Gauge "tidegate_nixl_mp_unread_files" ["{file}"] "Store files that can't be opened now.";
     Normal Counter "tidegate_nixl_mp_rejected_files_total" ["{file}"] "Store files that could not be opened, by reason.";
     Normal Gauge "tidegate_nixl_rings" ["{ring}"] "Rings open now.";
     Normal Gauge "tidegate_nixl_ring_info" ["{ring}"] "1 for the current properties of each ring.";
@@ -183,6 +184,7 @@ pub(super) const CATALOGUE: &[Described] = metrics_table! {
     Normal Counter "tidegate_nixl_ring_lost_events_total" ["{event}"] "Events lost before the gateway could read them, by reason.";
     Normal Counter "tidegate_nixl_ring_rejected_events_total" ["{event}"] "Events of a ring that could not be read, or that the pipelines refuse for good.";
     Normal Counter "tidegate_nixl_ring_errors_total" ["{error}"] "Errors while a ring was read, by reason.";
+    Normal Gauge "tidegate_nixl_unread_files" ["{file}"] "Ring files that can't be opened now.";
     Normal Counter "tidegate_nixl_rejected_files_total" ["{file}"] "Ring files that could not be opened, by reason.";
     Normal Counter "tidegate_memory_refusals_total" ["{request}"] "Requests refused because memory or processors are too short for them, by receiver or other component, and reason.";
     Normal Counter "tidegate_otlp_memory_refusals_total" ["{request}"] "Requests that `otlp` receivers refused because memory or processors are short.";

@@ -3,7 +3,8 @@
 //! Log levels of single components, such as `exporters::otlphttp/vendor`.
 //!
 //! A filter by target can't tell two components of one type apart. So it lets the lines of all components pass at the most
-//! verbose of these levels, and this layer reads which component a line names. Without such levels, there is no such layer.
+//! verbose of these levels, and this layer reads which component a line names. The layer exists only if a component has a
+//! level of its own.
 
 use std::collections::HashMap;
 use std::fmt::Debug;

@@ -113,10 +113,14 @@ fn directives(config: &Logs, at_least: LevelFilter) -> String {
     all
 }
 
-/// Whether log lines have colours: on a terminal, unless `NO_COLOR` is set (<https://no-color.org>).
+/// Whether log lines have colours.
 fn has_colours() -> bool {
-    let is_refused = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
-    std::io::stderr().is_terminal() && !is_refused
+    std::io::stderr().is_terminal() && !refuses_colours()
+}
+
+/// Whether the user refuses colours on a terminal: `NO_COLOR` has a value (<https://no-color.org>).
+pub fn refuses_colours() -> bool {
+    std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty())
 }
 
 /// The targets of a name of `levels`: those of the modules of a component type, such as `receivers::otlp`, or the name itself.

@@ -36,7 +36,7 @@ use crate::net::Endpoint;
 use component_gauges::{ComponentGauges, Noting};
 pub use component_levels::named_component;
 pub use config::TelemetryConfig;
-pub use logs::start_logs;
+pub use logs::{refuses_colours, start_logs};
 pub use owners::{OwnMetric, own_metrics};
 pub use process::{measure_heap, note_live_memory};
 
@@ -151,11 +151,7 @@ impl Prepared {
         };
         let renderings: Vec<_> = self.pages.iter().map(|(_, page)| page.rendering()).collect();
         if let Some(rendering) = renderings.first().cloned() {
-            let publisher = publisher.clone();
-            let render = move || {
-                publisher.publish();
-                rendering.text()
-            };
+            let render = move || rendering.text();
             shared.own_metrics.set(OwnMetrics(Box::new(render)));
         }
         for (endpoint, page) in self.pages {

@@ -27,7 +27,7 @@ CONFIG = kit.ROOT / "config"
 # Seconds between two scrapes. A range of 4 of them always has two samples.
 INTERVAL = 1
 
-# Its vendor does not exist, and its queue takes 5 requests: it drops what comes then.
+# The vendor of this configuration does not exist, and its queue holds 5 requests: it drops all further ones.
 BROKEN = """
 receivers: {otlp: {protocols: {http: {endpoint: "${env:OTLP_HTTP_ENDPOINT}"}}}}
 processors:

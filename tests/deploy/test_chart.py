@@ -216,6 +216,7 @@ def test_prometheus_scrapes_the_data_of_all_replicas_once(tmp_path: Path) -> Non
         ("dashboards: {labels: {grafana_dashboard: 1}}", "grafana_dashboard"),
         ("docsUrl: docs.example.com", "docsUrl"),
         ("docsUrl: https://docs.example.com/", "docsUrl"),
+        ("docsUrl: 'https://docs.example.com/a \"b'", "docsUrl"),
     ],
 )
 def test_wrong_values_are_refused_with_the_name_of_the_value(values: str, message: str, tmp_path: Path) -> None:

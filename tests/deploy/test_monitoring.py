@@ -94,14 +94,27 @@ def test_a_panel_asks_the_chosen_data_source_and_has_a_unit_and_a_description(fi
     assert len(titles) == len(set(titles))
 
 
-@each_dashboard
-def test_links_lead_to_headings_of_documents(file: Path) -> None:
-    whole = json.loads(file.read_text())
-    links = [link for owner in (whole, *panels(file)) for link in owner.get("links", []) if "url" in link]
-    assert links
-    for link in links:
-        page, _, anchor = link["url"].partition("/blob/main/docs/")[2].partition("#")
-        assert not anchor or anchor in headings(page), link["url"]
+def documents(text: str) -> list[tuple[str, str]]:
+    """The documents that a text names, with the anchors of their headings."""
+    return re.findall(r"\bdocs/([\w-]+\.md)(?:#([\w-]+))?", text)
+
+
+def test_documents_that_dashboards_and_alerts_name_have_these_headings() -> None:
+    for file in (*DASHBOARDS, kit.DEPLOY / "alerts/tidegate.yaml"):
+        found = documents(file.read_text())
+        assert found, file
+        for page, anchor in found:
+            assert not anchor or anchor in headings(page), (file.name, page, anchor)
+
+
+def test_nothing_is_a_link_unless_somebody_says_where_the_documents_are() -> None:
+    for path in generated():
+        text = (kit.ROOT / path).read_text()
+        assert "runbook_url" not in text and "://" not in text, path
+    values = kit.CHART / "ci/defaults.yaml"
+    found = kit.template("--values", values, "--set", "alerts.enabled=true,dashboards.enabled=true").stdout
+    assert "runbook: docs/runbooks.md#" in found and "What to do: docs/runbooks.md#" in found
+    assert "runbook_url" not in found
 
 
 def names(expression: str) -> set[str]:
@@ -178,26 +191,37 @@ def test_the_rules_extension_accepts_the_alerts(tmp_path: Path) -> None:
     assert result.returncode == 0 and not result.stderr, result.stderr
 
 
-def test_each_alert_links_to_a_runbook_of_its_own() -> None:
-    anchors = headings("runbooks.md")
-    assert {rule["annotations"]["runbook_url"].partition("docs/runbooks.md#")[2] for rule in RULES} <= anchors
-    assert len(anchors) == len(RULES) + 1
+def test_each_alert_names_a_runbook_of_its_own() -> None:
+    assert [rule["annotations"]["runbook"] for rule in RULES] == [f"docs/runbooks.md#{rule['alert'].lower()}" for rule in RULES]
+    assert len(headings("runbooks.md")) == len(RULES) + 1
+
+
+def test_runbooks_name_dashboards_panels_and_alerts_that_exist() -> None:
+    text = re.sub(r"\s+", " ", (kit.ROOT / "docs/runbooks.md").read_text())
+    whole = [json.loads(file.read_text()) for file in DASHBOARDS]
+    titles = {one["title"] for one in whole} | {panel["title"] for one in whole for panel in one["panels"]}
+    # A row has its subject before the colon.
+    titles |= {title.partition(":")[0] for title in titles}
+    quoted = re.findall(r'"([A-Z][^"]*)"', text)
+    # The page of Prometheus itself.
+    assert len(quoted) > 10 and set(quoted) - titles == {"Targets"}
+    assert set(re.findall(r"\bTidegate[A-Z]\w+", text)) == {rule["alert"] for rule in RULES}
 
 
 def test_the_chart_ships_the_same_rules_and_dashboards_with_its_links() -> None:
     values = kit.CHART / "ci/everything.yaml"
     url = yaml.safe_load(values.read_text())["docsUrl"]
     (rules,) = kit.of_kind(values, "PrometheusRule")
-    shipped = rules["spec"]["groups"][0]["rules"]
-    assert all(rule["annotations"]["runbook_url"].startswith(f"{url}/runbooks.md#") for rule in shipped)
+    for shipped, ours in zip(rules["spec"]["groups"][0]["rules"], RULES, strict=True):
+        annotations = {name: text.replace("docs/", f"{url}/") for name, text in ours["annotations"].items()}
+        annotations["runbook_url"] = annotations.pop("runbook")
+        assert annotations["runbook_url"].startswith(f"{url}/runbooks.md#")
+        assert shipped == ours | {"annotations": annotations}
     maps = [found for found in kit.of_kind(values, "ConfigMap") if "grafana_dashboard" in found["metadata"]["labels"]]
     data = {name: text for found in maps for name, text in found["data"].items()}
     assert set(data) == {f"tidegate-{file.name}" for file in DASHBOARDS}
-    (default,) = {rule["annotations"]["runbook_url"].partition("/runbooks.md")[0] for rule in RULES}
     for file in DASHBOARDS:
-        assert json.loads(data[f"tidegate-{file.name}"]) == json.loads(file.read_text().replace(default, url))
-    for rule, ours in zip(shipped, RULES, strict=True):
-        assert json.dumps(rule) == json.dumps(ours).replace(default, url)
+        assert json.loads(data[f"tidegate-{file.name}"]) == json.loads(file.read_text().replace("docs/", f"{url}/"))
 
 
 def test_the_chart_makes_no_rules_or_dashboards_unless_asked() -> None:

@@ -56,12 +56,13 @@ fn labels(peer: &HttpPeer) -> Vec<Value> {
 
 #[test]
 fn alerts_are_relabelled_and_those_that_a_rule_drops_are_counted() {
-    const TWO_RULES: &str =
-        "groups: [{name: g, rules: [{alert: Noise, expr: vector(1)}, {alert: Always, expr: vector(1)}]}]\n";
+    const THREE_RULES: &str =
+        "groups: [{name: g, rules: [{alert: Noise, expr: vector(1)}, {alert: Always, expr: vector(1)},
+  {alert: Again, expr: vector(1)}]}]\n";
     let (first, second) = (HttpPeer::start(), HttpPeer::start());
     let directory = TempDir::new().expect("a temporary directory");
-    let file = directory.path().join("two.yaml");
-    fs::write(&file, TWO_RULES).expect("a file of the test");
+    let file = directory.path().join("three.yaml");
+    fs::write(&file, THREE_RULES).expect("a file of the test");
     let gateway = Gateway::start(&format!(
         "extensions:
   rules:
@@ -71,6 +72,7 @@ fn alerts_are_relabelled_and_those_that_a_rule_drops_are_counted() {
     alert_relabel_configs:
       - {{action: drop, source_labels: [alertname, cluster], regex: Noise;c1}}
       - {{source_labels: [cluster], target_label: team, replacement: \"of $1\"}}
+      - {{regex: Again, source_labels: [alertname], target_label: alertname, replacement: Always}}
     alertmanagers:
       - endpoint: \"http://127.0.0.1:{}\"
       - endpoint: \"http://127.0.0.1:{}\"
@@ -93,7 +95,7 @@ service:
     for peer in [&first, &second] {
         let alertmanager = format!("alertmanager=\"http://127.0.0.1:{}/api/v2/alerts\"", peer.port());
         let dropped = [&*alertmanager, "reason=\"relabelled\""];
-        // Both alerts are due again after a minute.
+        // All alerts are due again after a minute. `Again` has become equal to `Always`.
         assert_eq!(gateway.own_metric("tidegate_alerts_dropped_total", &dropped), 1.0);
         wait_until(SOON, "one alert is sent", || {
             gateway.own_metric("tidegate_alerts_sent_total", &[&alertmanager]) == 1.0

@@ -192,6 +192,22 @@ fn bash_completes_the_names_that_the_gateway_has() {
 }
 
 #[test]
+fn the_script_for_fish_asks_the_gateway_with_functions_that_it_has() {
+    let output = tidegate().args(["completion", "fish"]).output();
+    let output = output.expect("it starts");
+    let script = String::from_utf8_lossy(&output.stdout);
+    assert!(script.contains("$words[1] composites ls --names"), "{script}");
+    for function in ["__fish_tidegate_composites", "__fish_tidegate_using_subcommand"] {
+        assert!(
+            script.contains(&format!("\nfunction {function}\n")),
+            "{function}: {script}"
+        );
+    }
+    let asks = "__fish_seen_subcommand_from get watch\" -f -a \"(__fish_tidegate_composites)\"";
+    assert!(script.contains(asks), "{script}");
+}
+
+#[test]
 fn the_admin_pages_require_authentication() {
     let scene = start();
     let refused = http::get(scene.admin, "/api/v1/query?query=1").expect("an answer");

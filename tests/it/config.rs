@@ -124,6 +124,14 @@ fn examples_and_valid_files_of_collectors_fit_the_schema() {
     }
 }
 
+/// Editors show a title above the text of each option.
+#[test]
+fn the_schema_has_no_title() {
+    let (_, schema, _) = result(tidegate().args(["config", "schema"]));
+    let schema: Value = serde_json::from_str(&schema).expect("a schema");
+    assert!(schema["description"].is_string() && schema["title"].is_null());
+}
+
 #[test]
 fn the_schema_refuses_what_the_gateway_refuses() {
     let directory = TempDir::new().expect("a temporary directory");
@@ -188,6 +196,17 @@ fn validate_counts_the_parts_of_a_valid_file() {
     let (code, summary, said) = validate_text(&directory, WRONG, &[]);
     assert_eq!((code, summary.as_str()), (Some(1), ""));
     assert!(said.contains("gateway.yaml:2:19: error: "), "{said}");
+}
+
+#[test]
+fn validate_names_what_only_a_restart_can_change() {
+    let directory = TempDir::new().expect("a temporary directory");
+    let example = Path::new(env!("CARGO_MANIFEST_DIR")).join("config/cluster-replica.yaml");
+    let (code, summary, said) = result(&mut validate(directory.path(), &example));
+    assert_eq!(code, Some(0), "{said}");
+    let parts = "extensions::admin, extensions::cluster, receivers::partials, service::telemetry";
+    let end = format!("; changes of {parts} need a restart\n");
+    assert!(summary.ends_with(&end), "{summary}");
 }
 
 #[test]

@@ -57,6 +57,7 @@ mod real_exporters;
 mod refused;
 mod reload;
 mod remote_write;
+mod ring_files;
 mod round_trip;
 mod rules;
 mod rules_alike;

@@ -9,7 +9,7 @@ use rustix::process::Signal;
 use tempfile::TempDir;
 
 use super::kit::gateway::tidegate;
-use super::kit::{Gateway, SOON, free_port, http, wait_until};
+use super::kit::{Gateway, HttpPeer, SOON, free_port, http, wait_until};
 
 /// The secrets of the configuration: one in the file, one in a variable.
 const SECRETS: [&str; 2] = ["hunter1", "hunter2"];
@@ -102,6 +102,25 @@ fn a_support_bundle_has_the_facts_and_no_secret() {
         "{missing}"
     );
     assert!(rest.join("config.yaml").is_file());
+}
+
+#[test]
+fn each_page_is_asked_for_once() {
+    let (peer, directory) = (HttpPeer::start(), TempDir::new().expect("a temporary directory"));
+    let file = directory.path().join("gateway.yaml");
+    std::fs::write(&file, config(free_port(), free_port())).expect("a writable directory");
+    let output = bundle(peer.port(), free_port(), &directory.path().join("bundle"), &file);
+    assert_eq!(output.status.code(), Some(1), "no answer has a page: {output:?}");
+    let requests = peer.seen();
+    let mut lines: Vec<_> = requests.iter().map(|request| request.line.as_str()).collect();
+    let all = lines.len();
+    lines.sort_unstable();
+    lines.dedup();
+    assert_eq!(lines.len(), all, "{requests:?}");
+    assert!(
+        lines.iter().any(|line| line.contains("/api/v1/status/config")),
+        "{lines:?}"
+    );
 }
 
 #[test]

@@ -2,9 +2,11 @@
 
 //! The gateway's own telemetry: served, pushed, and spans of what takes long.
 
-use super::kit::{Gateway, OtlpSink, SOON, Trouble, free_port, http, promtool_check, wait_until};
+use super::kit::{Authority, Gateway, OtlpSink, SOON, Trouble, free_port, http, promtool_check, wait_until};
 use opentelemetry_proto::tonic::trace::v1::{Span, status::StatusCode};
 use std::collections::BTreeSet;
+use std::io::{Read, Write};
+use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
 /// A log record, as JSON.
@@ -45,13 +47,14 @@ fn send_logs(receiver: u16) {
 fn the_log_of_a_start_lists_pipelines_and_addresses_as_its_levels_say() {
     let receiver = free_port();
     let (pipeline, address) = ("receivers=otlp".to_owned(), format!("127.0.0.1:{receiver}"));
-    let all = [&pipeline, &address];
+    let serving = "serving component=extensions::health_check ".to_owned();
+    let all = [&serving, &pipeline, &address];
     for (logs, arguments, expected) in [
         ("{level: info}", &[][..], &all[..]),
         (
             "{level: warn, levels: {\"receivers::otlp\": info}}",
             &[][..],
-            &all[1..],
+            &all[2..],
         ),
         ("{level: warn}", &["-v"][..], &all[..]),
         ("{level: debug}", &["-q"][..], &[][..]),
@@ -108,6 +111,74 @@ service:
             assert_eq!(log.contains(&line), is_logged, "{levels}: {line}: {log}");
         }
     }
+}
+
+#[test]
+fn a_failed_handshake_has_the_log_level_of_its_receiver() {
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let [certificate, key] = ["own.pem", "own.key"].map(|name| directory.path().join(name));
+    Authority::new().write_signed(&certificate, &key);
+    let tls = format!(
+        "{{cert_file: {}, key_file: {}}}",
+        certificate.display(),
+        key.display()
+    );
+    let (quiet, verbose) = (free_port(), free_port());
+    let receiver = |port| format!("{{protocols: {{http: {{endpoint: \"127.0.0.1:{port}\", tls: {tls}}}}}}}");
+    let gateway = Gateway::start(&format!(
+        "receivers: {{otlp/quiet: {}, otlp/verbose: {}}}
+exporters: {{nop: }}
+service:
+  telemetry: {{logs: {{level: warn, levels: {{\"receivers::otlp/verbose\": debug}}}}}}
+  pipelines: {{logs: {{receivers: [otlp/quiet, otlp/verbose], exporters: [nop]}}}}
+",
+        receiver(quiet),
+        receiver(verbose)
+    ));
+    for port in [quiet, verbose] {
+        let mut stream = TcpStream::connect(("127.0.0.1", port)).expect("a connection");
+        stream
+            .write_all(b"GET / HTTP/1.1\r\n\r\n")
+            .expect("a request without TLS");
+        // Until the gateway ends the connection. A reset is as good.
+        let _ = stream.read_to_end(&mut Vec::new());
+    }
+    let log = gateway.stop();
+    let failed: Vec<_> = log
+        .lines()
+        .filter(|line| line.contains("TLS handshake failed"))
+        .collect();
+    assert_eq!(failed.len(), 1, "{log}");
+    assert!(failed[0].contains("receivers::otlp/verbose"), "{log}");
+}
+
+#[test]
+fn lines_of_a_thread_have_the_log_level_of_its_receiver() {
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let [quiet, verbose] = ["quiet", "verbose"].map(|name| directory.path().join(name));
+    for path in [&quiet, &verbose] {
+        std::fs::create_dir(path).expect("a directory");
+    }
+    let gateway = Gateway::start(&format!(
+        "receivers: {{shm/quiet: {{directories: [{}]}}, shm/verbose: {{directories: [{}]}}}}
+exporters: {{nop: }}
+service:
+  telemetry: {{logs: {{level: warn, levels: {{\"receivers::shm/verbose\": info}}}}}}
+  pipelines: {{metrics: {{receivers: [shm/quiet, shm/verbose], exporters: [nop]}}}}
+",
+        quiet.display(),
+        verbose.display()
+    ));
+    wait_until(SOON, "a directory is read", || {
+        gateway.stderr().find("reading cells").is_some()
+    });
+    let log = gateway.stop();
+    let lines: Vec<_> = log
+        .lines()
+        .filter(|line| line.contains("reading cells"))
+        .collect();
+    assert_eq!(lines.len(), 1, "{log}");
+    assert!(lines[0].contains("shm/verbose"), "{log}");
 }
 
 fn spans(sink: &OtlpSink) -> Vec<Span> {

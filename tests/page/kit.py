@@ -29,6 +29,23 @@ RECORDS = 20
 # A text that would run if a view read it as HTML.
 HOSTILE = "<img src=x onerror=document.title='run'>"
 
+# Each view with a text that its data give.
+VIEWS = {
+    "graph": "otlphttp/vendor",
+    "components": "sending to http://127.0.0.1:1",
+    "component/exporter/otlphttp%2Fvendor": "sending to http://127.0.0.1:1",
+    "component/processor/aggregate": "set level: detailed of service::telemetry::metrics",
+    "ledger": "processors::aggregate@metrics",
+    "targets": "Connection refused",
+    "sources": "rank_0",
+    "composites": "queue_depth_avg_10s",
+    "query/sum%20by%20(job)%20(up)": '{job="self"}',
+    "cardinality": "queue_depth",
+    "rules": "Rules are not configured.",
+    "tap": "Component",
+    "config": "otlphttp/vendor:",
+}
+
 CONFIG = """
 receivers:
   nixl: {{directories: ["{directory}/rings"]}}

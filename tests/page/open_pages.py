@@ -43,21 +43,7 @@ SETTLE = 3.0
 # The time in which a page must be connected, in milliseconds: all of them share the machine.
 PATIENCE = 30_000
 
-VIEWS = [
-    "graph",
-    "components",
-    "component/exporter/otlphttp%2Fvendor",
-    "component/processor/aggregate",
-    "ledger",
-    "targets",
-    "sources",
-    "composites",
-    "query/sum%20by%20(job)%20(up)",
-    "cardinality",
-    "rules",
-    "tap",
-    "config",
-]
+VIEWS = list(kit.VIEWS)
 
 MIB = float(1 << 20)
 

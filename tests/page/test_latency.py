@@ -74,3 +74,18 @@ def test_a_processor_without_durations_says_which_setting_measures_them(watched:
     page = watched.open("component/processor/batch")
     expect(page.locator("main")).to_contain_text("set level: detailed of service::telemetry::metrics")
     assert watched.errors == []
+
+
+def test_durations_are_those_of_a_minute_also_after_a_pause(watched: kit.Watched) -> None:
+    page = watched.open("graph")
+    batches = page.evaluate(
+        """async (pages) => {
+            const { Durations } = await import("/page/durations.js");
+            const durations = new Durations("batch");
+            const text = (count) => `otelcol_processor_internal_duration_bucket{processor="batch",pipeline="logs",le="+Inf"} ${count}`;
+            return pages.map(([time, count]) => durations.add({ time, text: text(count) })[0].batches);
+        }""",
+        [[1000, 10], [1030, 12], [1060, 15], [1061, 16], [1600, 900], [1601, 903], [500, 910], [501, 911]],
+    )
+    assert batches == [0, 2, 5, 4, 0, 3, 0, 1]
+    assert watched.errors == []

@@ -11,33 +11,17 @@ from playwright.sync_api import Page, expect
 
 CONTRAST = Path(__file__).with_name("contrast.js").read_text()
 
-# Each view with a text that its data give.
-VIEWS = {
-    "graph": "otlphttp/vendor",
-    "components": "sending to http://127.0.0.1:1",
-    "component/exporter/otlphttp%2Fvendor": "sending to http://127.0.0.1:1",
-    "ledger": "processors::aggregate@metrics",
-    "targets": "Connection refused",
-    "sources": "rank_0",
-    "composites": "queue_depth_avg_10s",
-    "query/sum%20by%20(job)%20(up)": '{job="self"}',
-    "cardinality": "queue_depth",
-    "rules": "Rules are not configured.",
-    "tap": "Component",
-    "config": "otlphttp/vendor:",
-}
-
 
 def name_of(view: str) -> str:
     return view.split("/")[0]
 
 
-@pytest.mark.parametrize("view", VIEWS)
+@pytest.mark.parametrize("view", kit.VIEWS)
 def test_a_view_shows_its_data_with_enough_contrast_and_without_an_error(watched: kit.Watched, view: str) -> None:
     page = watched.open(view)
     for scheme in ("light", "dark"):
         page.emulate_media(color_scheme=scheme)
-        expect(page.locator("main")).to_contain_text(VIEWS[view])
+        expect(page.locator("main")).to_contain_text(kit.VIEWS[view])
         expect(page.locator("#stream")).to_have_text("live")
         assert page.evaluate(CONTRAST) == [], scheme
         if scheme == "light":
@@ -217,9 +201,11 @@ def test_a_hidden_page_reads_nothing(watched: kit.Watched) -> None:
     page = watched.open("graph")
     expect(page.locator("#stream")).to_have_text("live")
     hide = "(hidden) => {Object.defineProperty(document, 'hidden', {value: hidden, configurable: true}); document.dispatchEvent(new Event('visibilitychange'))}"
-    page.evaluate(hide, True)
+    with page.expect_event("requestfailed", lambda request: "/status/stream" in request.url):
+        page.evaluate(hide, True)
     expect(page.locator("#stream")).to_have_text("paused")
-    page.evaluate(hide, False)
+    with page.expect_request("**/status/stream**"):
+        page.evaluate(hide, False)
     expect(page.locator("#stream")).to_have_text("live")
 
 
@@ -228,9 +214,9 @@ def test_ten_rounds_through_all_views_leave_no_node_and_no_listener(watched: kit
     session = watched.context.new_cdp_session(page)
 
     def round_trip() -> dict[str, int]:
-        for view in [*VIEWS, "graph"]:
+        for view in [*kit.VIEWS, "graph"]:
             page.evaluate("(view) => {location.hash = `#/${view}`}", view)
-            expect(page.locator("main")).to_contain_text(VIEWS[view])
+            expect(page.locator("main")).to_contain_text(kit.VIEWS[view])
         session.send("HeapProfiler.collectGarbage")
         return session.send("Memory.getDOMCounters")
 

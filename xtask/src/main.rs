@@ -29,6 +29,7 @@ mod metadata;
 mod node;
 mod page;
 mod pgo;
+mod pip;
 mod process;
 mod pytest;
 mod python;

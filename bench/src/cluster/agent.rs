@@ -222,7 +222,7 @@ impl AgentRun {
                 }
             }
             StoreEvent::Connected => self.sender.reconnected(now),
-            StoreEvent::Read(..) | StoreEvent::Current(_) => {}
+            StoreEvent::Read(..) | StoreEvent::Current(..) => {}
         }
     }
 

@@ -20,20 +20,25 @@ const SHOWN: usize = 3;
 /// The difference that a sum of inexact terms may have, relative to its value.
 const TOLERANCE: f64 = 1e-9;
 
-/// A page: its samples with their values as text.
+/// A page of a replica.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(super) struct Page(BTreeMap<String, String>, Option<f64>);
+pub(super) struct Page {
+    /// The samples that the model has, with their values as text.
+    samples: BTreeMap<String, String>,
+    /// The newest time that the composite of the gateway shows, in seconds since 1970.
+    clock: Option<f64>,
+}
 
 impl Page {
-    /// The samples of an exposition that the model has, and the clock.
+    /// The page of an exposition.
     pub(super) fn parse(text: &str) -> Self {
         let mut page = Self::default();
         let lines = text.lines().filter(|line| !line.starts_with('#'));
         for (name, value) in lines.filter_map(|line| line.rsplit_once(' ')) {
             if name == CLOCK {
-                page.1 = value.parse().ok();
+                page.clock = value.parse().ok();
             } else if !name.starts_with(PROBES) {
-                page.0.insert(name.to_owned(), value.to_owned());
+                page.samples.insert(name.to_owned(), value.to_owned());
             }
         }
         page
@@ -41,33 +46,36 @@ impl Page {
 
     /// The newest time that the composite of the gateway shows, in seconds since 1970.
     pub(super) fn clock(&self) -> Option<f64> {
-        self.1
+        self.clock
     }
 
     pub(super) fn value(&self, sample: &str) -> Option<f64> {
-        self.0.get(sample)?.parse().ok()
+        self.samples.get(sample)?.parse().ok()
     }
 
     pub(super) fn len(&self) -> usize {
-        self.0.len()
+        self.samples.len()
     }
 
     fn values(&self) -> impl Iterator<Item = (&str, f64)> {
-        let samples = self.0.iter();
+        let samples = self.samples.iter();
         samples.map(|(name, value)| (name.as_str(), value.parse().unwrap_or(f64::NAN)))
     }
 
     /// The samples in which two pages differ.
     pub(super) fn differences(&self, other: &Self) -> Vec<String> {
-        let names = self
-            .0
+        let (own, others) = (&self.samples, &other.samples);
+        let further = others.keys().filter(|name| !own.contains_key(*name));
+        let unequal = own
             .keys()
-            .chain(other.0.keys().filter(|name| !self.0.contains_key(*name)));
-        let unequal = names.filter(|name| self.0.get(*name) != other.0.get(*name));
-        let shown =
-            |page: &Self, name: &str| page.0.get(name).cloned().unwrap_or_else(|| "nothing".to_owned());
+            .chain(further)
+            .filter(|name| own.get(*name) != others.get(*name));
+        let shown = |samples: &BTreeMap<String, String>, name: &str| {
+            let value = samples.get(name).cloned();
+            value.unwrap_or_else(|| "nothing".to_owned())
+        };
         unequal
-            .map(|name| format!("{name}: {} and {}", shown(self, name), shown(other, name)))
+            .map(|name| format!("{name}: {} and {}", shown(own, name), shown(others, name)))
             .collect()
     }
 }
@@ -180,7 +188,7 @@ impl PageChecker {
 
 /// Takes the totals of a later page. What it lacks is not missed again.
 fn raise(floor: &mut BTreeMap<String, f64>, page: &Page) {
-    floor.retain(|name, _| page.0.contains_key(name));
+    floor.retain(|name, _| page.samples.contains_key(name));
     let totals = page.values().filter(|(name, _)| is_total(name));
     floor.extend(totals.map(|(name, value)| (name.to_owned(), value)));
 }
@@ -276,6 +284,17 @@ mod tests {
         taken.last().unwrap()
     }
 
+    /// A checker, the time after so many seconds, and a page with a lower total than `TEXT`.
+    fn falling() -> (PageChecker, impl Fn(u64) -> Instant, Page) {
+        let begun = Instant::now();
+        let at = move |seconds| begun + Duration::from_secs(seconds);
+        (
+            PageChecker::new(MAX_LAG),
+            at,
+            Page::parse(&TEXT.replace(" 7", " 6")),
+        )
+    }
+
     #[test]
     fn a_right_page_passes_all_checks() {
         let page = Page::parse(TEXT);
@@ -332,9 +351,7 @@ mod tests {
 
     #[test]
     fn a_fall_is_not_wrong_while_replicas_may_differ() {
-        let (mut checker, begun) = (PageChecker::new(MAX_LAG), Instant::now());
-        let at = |seconds| begun + Duration::from_secs(seconds);
-        let lower = Page::parse(&TEXT.replace(" 7", " 6"));
+        let (mut checker, at, lower) = falling();
         let most = right();
         checker.take(Page::parse(TEXT), (at(0), at(0)), &most);
         checker.may_differ = true;
@@ -346,9 +363,7 @@ mod tests {
 
     #[test]
     fn a_page_that_took_long_may_be_as_new_as_its_end() {
-        let (mut checker, begun) = (PageChecker::new(MAX_LAG), Instant::now());
-        let at = |seconds| begun + Duration::from_secs(seconds);
-        let lower = Page::parse(&TEXT.replace(" 7", " 6"));
+        let (mut checker, at, lower) = falling();
         let most = right();
         assert_eq!(
             checker.take(Page::parse(TEXT), (at(0), at(4)), &most).wrong,

@@ -223,35 +223,25 @@ impl Figures {
             format!("{gap:.1} s"),
             &[("longest_gap_seconds", json!(gap))],
         );
-        if !read.staleness.is_empty() {
-            let ages = Samples::new(read.staleness.iter().copied());
-            let ([p50, p99], max) = ([0.5, 0.99].map(|q| ages.quantile(q)), ages.max());
-            self.add(
-                "age of what a page shows: p50, p99, max",
-                format!("{p50:.2}, {p99:.2}, {max:.2} s ({})", read.stalest),
-                &[
-                    ("staleness_p50_seconds", json!(p50)),
-                    ("staleness_p99_seconds", json!(p99)),
-                    ("staleness_max_seconds", json!(max)),
-                ],
-            );
-        }
+        let stalest = format!(" ({})", read.stalest);
+        self.add_ages("a page", "staleness", &read.staleness, &stalest);
+        self.add_ages("a composite of 10 s", "composite_age", &read.composite_ages, "");
     }
 
-    /// The ages of the composite.
-    pub(super) fn add_composites(&mut self, read: &ReadResult) {
-        if read.composite_ages.is_empty() {
+    /// Adds the ages of what a page or a composite shows, in seconds, if there are any. `note` belongs to the highest one.
+    fn add_ages(&mut self, shown: &str, key: &str, ages: &[f64], note: &str) {
+        if ages.is_empty() {
             return;
         }
-        let ages = Samples::new(read.composite_ages.iter().copied());
+        let ages = Samples::new(ages.iter().copied());
         let ([p50, p99], max) = ([0.5, 0.99].map(|q| ages.quantile(q)), ages.max());
         self.add(
-            "age of what a composite of 10 s shows: p50, p99, max",
-            format!("{p50:.2}, {p99:.2}, {max:.2} s"),
+            &format!("age of what {shown} shows: p50, p99, max"),
+            format!("{p50:.2}, {p99:.2}, {max:.2} s{note}"),
             &[
-                ("composite_age_p50_seconds", json!(p50)),
-                ("composite_age_p99_seconds", json!(p99)),
-                ("composite_age_max_seconds", json!(max)),
+                (&format!("{key}_p50_seconds"), json!(p50)),
+                (&format!("{key}_p99_seconds"), json!(p99)),
+                (&format!("{key}_max_seconds"), json!(max)),
             ],
         );
     }

@@ -127,8 +127,12 @@ fn run_with(agents: usize, binary: &Path, logs: &Path, options: &Options) -> Res
     cluster.check_after_goodbyes()?;
     figures.add_end(&cluster, samples);
     let read = reader.end()?;
+    if read.composite_ages.is_empty() {
+        cluster
+            .violations
+            .add("no page shows the composite of the gateway".to_owned());
+    }
     figures.add_read(&read);
-    figures.add_composites(&read);
     if let Some(prometheus) = &cluster.prometheus {
         figures.add_resets(&prometheus.check(&cluster.violations)?);
     }

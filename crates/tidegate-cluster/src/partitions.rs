@@ -169,6 +169,8 @@ impl PartitionCheck {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
     use crate::testing::{Broker, sender_config};
     use crate::{
@@ -293,7 +295,7 @@ mod tests {
                 time: NOW,
             };
             reader.event(StoreEvent::Read(id, stored), NOW);
-            reader.event(StoreEvent::Current(id), NOW);
+            reader.event(StoreEvent::Current(id, Duration::ZERO), NOW);
             let is_ready = reader.is_ready(NOW) && reader.mismatch().is_none();
             (
                 is_ready,
@@ -327,7 +329,7 @@ mod tests {
                 time: NOW,
             };
             reader.event(StoreEvent::Read(id, stored), NOW);
-            reader.event(StoreEvent::Current(id), NOW);
+            reader.event(StoreEvent::Current(id, Duration::ZERO), NOW);
             assert_eq!(reader.is_ready(NOW), is_equal);
             assert_eq!(reader.mismatch().is_none(), is_equal);
             let mut leader = ClusterLeader::new(LeaderConfig::new("c", "a"));

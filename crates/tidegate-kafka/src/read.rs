@@ -117,7 +117,7 @@ impl ReadTask {
                     return Ok(StoreReply::ReadEnd);
                 }
                 if goal.is_current(Instant::now()) {
-                    self.send(StoreEvent::Current(self.id)).await;
+                    self.send(StoreEvent::Current(self.id, Duration::ZERO)).await;
                 }
             }
             if goal.asked.elapsed() < REPORT_INTERVAL {

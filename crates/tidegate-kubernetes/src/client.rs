@@ -13,7 +13,7 @@ use http_body_util::{BodyExt, Full, Limited};
 use hyper::body::Incoming;
 use tidegate_config::Secret;
 use tidegate_pipeline::delivery::response::shorten;
-use tidegate_pipeline::net::client::{UseTls, http_client};
+use tidegate_pipeline::net::client::{UseTls, error_chain, http_client};
 use tidegate_pipeline::net::tls::{ALPN_HTTP, ALPN_HTTP1};
 use tidegate_pipeline::net::{Connector, TlsClientConfig, TlsError};
 use tidegate_runtime::{USER_AGENT as OUR_NAME, files};
@@ -198,7 +198,7 @@ impl ApiClient {
             *request.uri_mut() = at.clone();
             *request.headers_mut() = headers.clone();
             let answer = self.http.request(request).await;
-            let answer = answer.map_err(|error| WatchError::Connection(shorten(&chain(&error))))?;
+            let answer = answer.map_err(|error| WatchError::Connection(shorten(&error_chain(&error))))?;
             if !self.server.follow_redirects || !answer.status().is_redirection() {
                 return Ok(answer);
             }
@@ -263,15 +263,4 @@ async fn message(body: Incoming) -> String {
     } else {
         format!(": {}", shorten(&message))
     }
-}
-
-/// The message of an error, with its causes.
-pub(crate) fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(cause) = source {
-        text = format!("{text}: {cause}");
-        source = cause.source();
-    }
-    text
 }

@@ -9,9 +9,10 @@ use bytes::Bytes;
 use http_body_util::BodyExt;
 use hyper::body::Incoming;
 use rand::Rng;
+use tidegate_pipeline::net::client::error_chain;
 use tokio::sync::Semaphore;
 
-use crate::client::{ApiClient, chain};
+use crate::client::ApiClient;
 use crate::error::WatchError;
 use crate::kind::Scope;
 use crate::objects::{self, Version};
@@ -211,7 +212,7 @@ pub(crate) async fn next_chunk(body: &mut Incoming, pause: Duration) -> Result<O
         let frame = tokio::time::timeout(pause, body.frame()).await;
         let frame = frame.map_err(|_| WatchError::TimedOut(pause))?;
         let Some(frame) = frame else { return Ok(None) };
-        let frame = frame.map_err(|error| WatchError::Connection(chain(&error)))?;
+        let frame = frame.map_err(|error| WatchError::Connection(error_chain(&error)))?;
         if let Ok(chunk) = frame.into_data() {
             return Ok(Some(chunk));
         }

@@ -125,11 +125,8 @@ struct BatchReader<'a> {
     begun: Instant,
     subjects: SubjectCheck,
     /// The list of subjects that was asked for.
-    listing: Option<BoxFuture<'a, Result<SubjectList, String>>>,
+    listing: Option<BoxFuture<'a, Result<Vec<String>, String>>>,
 }
-
-/// The subjects that there are, and when the read began.
-type SubjectList = (Vec<String>, Instant);
 
 impl<'a> BatchReader<'a> {
     fn new(
@@ -205,8 +202,7 @@ impl<'a> BatchReader<'a> {
                 }
                 Some(list) = OptionFuture::from(self.listing.as_mut()) => {
                     self.listing = None;
-                    let (list, begun) = list?;
-                    self.subjects.list(list, begun);
+                    self.subjects.list(list?, self.begun);
                     self.report();
                     if self.is_over() {
                         return Ok(());
@@ -262,24 +258,27 @@ impl<'a> BatchReader<'a> {
         let is_reached = progress != GoalProgress::Waiting;
         if is_reached && !self.subjects.is_complete() && self.listing.is_none() {
             let filter = subject_filter(&self.shared.cluster, self.scope);
-            self.listing = Some(list_subjects(self.stream, filter, self.begun).boxed());
+            self.listing = Some(list_subjects(self.stream, filter).boxed());
         }
         // A short read has all that there was at its begin.
         let is_listed = self.subjects.take_listed(Instant::now(), MAX_ANSWER_AGE);
-        let is_pair = progress == GoalProgress::Current && self.subjects.is_complete();
-        let is_current = is_pair || is_listed;
-        if is_current && self.scope == ReadScope::Everything {
+        let delay = match progress {
+            GoalProgress::Current(time) if self.subjects.is_complete() => Some(time),
+            _ => None,
+        };
+        let delay = if is_listed { Some(Duration::ZERO) } else { delay };
+        if let Some(delay) = delay.filter(|_| self.scope == ReadScope::Everything) {
             self.shared.reads.note_current();
-            let _ = self.events.try_send(StoreEvent::Current(self.id));
+            let _ = self.events.try_send(StoreEvent::Current(self.id, delay));
         }
     }
 }
 
 /// Asks which subjects there are. A purge may remove some of a list, so each goal has a list of its own.
-async fn list_subjects(stream: &Stream<()>, filter: String, begun: Instant) -> Result<SubjectList, String> {
+async fn list_subjects(stream: &Stream<()>, filter: String) -> Result<Vec<String>, String> {
     let describe = |error: &dyn Display| format!("can't list the subjects: {error}");
     let subjects = stream.info_with_subjects(filter).await;
     let subjects = subjects.map_err(|error| describe(&error))?;
     let subjects = subjects.map_ok(|(subject, _)| subject).try_collect();
-    Ok((subjects.await.map_err(|error| describe(&error))?, begun))
+    subjects.await.map_err(|error| describe(&error))
 }

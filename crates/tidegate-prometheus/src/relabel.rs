@@ -6,7 +6,7 @@ mod pattern;
 mod scalar;
 
 use md5::{Digest, Md5};
-use tidegate_config::{Decode, Node, Problems, TypeHelp, YamlType, nearest, wrong_type};
+use tidegate_config::{Node, Problems};
 
 use crate::escaping::is_legacy_label_name;
 use crate::model::LabelSet as Labels;
@@ -34,84 +34,31 @@ impl Validation {
     }
 }
 
-/// The effect of a rule.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Action {
-    /// Sets a label from what the regex found.
-    Replace,
-    /// Drops what does not match.
-    Keep,
-    /// Drops what matches.
-    Drop,
-    /// Drops what differs from another label.
-    KeepEqual,
-    /// Drops what equals another label.
-    DropEqual,
-    /// Sets a label to a hash modulo a number.
-    HashMod,
-    /// Copies labels whose names match to other names.
-    LabelMap,
-    /// Takes labels away whose names match.
-    LabelDrop,
-    /// Takes labels away whose names don't match.
-    LabelKeep,
-    /// Sets a label to lower case.
-    Lowercase,
-    /// Sets a label to upper case.
-    Uppercase,
-}
-
-const ACTIONS: &[(&str, Action)] = &[
-    ("replace", Action::Replace),
-    ("keep", Action::Keep),
-    ("drop", Action::Drop),
-    ("keepequal", Action::KeepEqual),
-    ("dropequal", Action::DropEqual),
-    ("hashmod", Action::HashMod),
-    ("labelmap", Action::LabelMap),
-    ("labeldrop", Action::LabelDrop),
-    ("labelkeep", Action::LabelKeep),
-    ("lowercase", Action::Lowercase),
-    ("uppercase", Action::Uppercase),
-];
-
-impl Action {
-    /// The word for it in configuration.
-    pub fn as_str(self) -> &'static str {
-        let found = ACTIONS.iter().find(|(_, action)| *action == self);
-        found.map_or("", |(word, _)| word)
-    }
-}
-
-impl Decode for Action {
-    fn decode(node: &Node, cx: &mut Problems) -> Option<Self> {
-        let Some(text) = node.as_text() else {
-            return wrong_type(node, cx);
-        };
-        let lower = text.to_lowercase();
-        let words = || ACTIONS.iter().map(|(word, _)| *word);
-        if let Some((_, action)) = ACTIONS.iter().find(|(word, _)| *word == lower) {
-            return Some(*action);
-        }
-        let near = nearest(&lower, words()).map(|near| format!("did you mean `{near}`?"));
-        let known = words().collect::<Vec<_>>().join(", ");
-        cx.at(node).maybe_help(near).error(format!(
-            "unknown relabel action: expected one of {known}, found {}",
-            node.describe()
-        ));
-        None
-    }
-
-    fn type_help() -> TypeHelp {
-        let current: Vec<_> = ACTIONS.iter().map(|(word, _)| *word).collect();
-        TypeHelp::plain(format!("one of {}", current.join(", "))).accepting(YamlType::Words {
-            current,
-            others: Vec::new(),
-        })
-    }
-
-    fn show(&self) -> String {
-        self.as_str().to_owned()
+tidegate_config::choices! {
+    /// The effect of a rule.
+    pub enum Action {
+        /// Sets a label from what the regex found.
+        Replace = "replace",
+        /// Drops what does not match.
+        Keep = "keep",
+        /// Drops what matches.
+        Drop = "drop",
+        /// Drops what differs from another label.
+        KeepEqual = "keepequal",
+        /// Drops what equals another label.
+        DropEqual = "dropequal",
+        /// Sets a label to a hash modulo a number.
+        HashMod = "hashmod",
+        /// Copies labels whose names match to other names.
+        LabelMap = "labelmap",
+        /// Takes labels away whose names match.
+        LabelDrop = "labeldrop",
+        /// Takes labels away whose names don't match.
+        LabelKeep = "labelkeep",
+        /// Sets a label to lower case.
+        Lowercase = "lowercase",
+        /// Sets a label to upper case.
+        Uppercase = "uppercase",
     }
 }
 

@@ -15,7 +15,7 @@ use super::credentials::{Credentials, TextSource, header_value};
 use tidegate_pipeline::component::{Account, Ceiling, Held, NoRoom};
 use tidegate_pipeline::delivery::response::shorten;
 use tidegate_pipeline::net::body::Chunks;
-use tidegate_pipeline::net::client::{UseTls, http_client};
+use tidegate_pipeline::net::client::{UseTls, error_chain, http_client};
 use tidegate_pipeline::net::compression::unpack_now;
 use tidegate_pipeline::net::compression::{Coding, DecompressError};
 use tidegate_pipeline::net::tls::ALPN_HTTP;
@@ -124,7 +124,7 @@ impl Client {
                 self.introduce(request.headers_mut())?;
             }
             let response = self.http.request(request).await;
-            let response = response.map_err(|error| FetchError::Connection(shorten(&chain(&error))))?;
+            let response = response.map_err(|error| FetchError::Connection(shorten(&error_chain(&error))))?;
             let Some(next) = self.redirect(&at, &response)? else {
                 return Ok(response);
             };
@@ -217,20 +217,6 @@ fn without_dot_segments(uri: Uri) -> Option<Uri> {
     let mut parts = uri.into_parts();
     parts.path_and_query = path.parse().ok();
     Uri::from_parts(parts).ok()
-}
-
-/// The message of an error, with its causes.
-fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(cause) = source {
-        let said = cause.to_string();
-        if !text.contains(&said) {
-            text = format!("{text}: {said}");
-        }
-        source = cause.source();
-    }
-    text
 }
 
 /// A body as it came.

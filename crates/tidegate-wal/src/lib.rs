@@ -33,7 +33,7 @@ use std::time::Duration;
 pub use log::Log;
 pub use record::Stored;
 pub use recovery::Recovered;
-pub use store::{Append, Completions, Done, READ_BYTES, ReadRoom, Store};
+pub use store::{Append, Completions, Done, NotKept, READ_BYTES, ReadRoom, Store};
 
 /// The time at which written data survives a loss of power. It survives the end of the process at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

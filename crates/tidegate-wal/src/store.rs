@@ -45,8 +45,26 @@ pub struct Append {
     pub share: Option<Share>,
 }
 
-/// The callback for the result of an append. It runs on the log's thread.
-pub struct Done(pub Box<dyn FnOnce(Result<(), String>) + Send>);
+/// The callback for the result of an append. It runs on the log's thread; after [`Store::close`] on that of the caller.
+pub struct Done(pub Box<dyn FnOnce(Result<(), NotKept>) + Send>);
+
+/// The reason why appended data is not kept.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum NotKept {
+    /// The log was closed before the data arrived.
+    Closed,
+    /// The write or the sync failed.
+    Failed(String),
+}
+
+impl std::fmt::Display for NotKept {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Closed => "the log is closed",
+            Self::Failed(error) => error,
+        })
+    }
+}
 
 impl std::fmt::Debug for Done {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -57,6 +75,14 @@ impl std::fmt::Debug for Done {
 impl Append {
     fn bytes(&self) -> u64 {
         self.payload.iter().map(|piece| piece.len() as u64).sum()
+    }
+
+    /// Frees the reserved disk space, and reports the result.
+    pub(super) fn finish(&mut self, result: Result<(), NotKept>) {
+        self.share = None;
+        if let Some(Done(done)) = self.done.take() {
+            done(result);
+        }
     }
 }
 
@@ -131,6 +157,8 @@ pub(super) struct Inbox {
     /// Room for the requested data.
     pub(super) room: Option<ReadRoom>,
     pub(super) closing: bool,
+    /// The thread has taken the last data that it writes.
+    pub(super) has_ended: bool,
     /// A snapshot was written, or could not be.
     pub(super) snapshot_ended: bool,
     /// Writing failed, and is not tried again before this.
@@ -220,14 +248,21 @@ impl Store {
         }
     }
 
-    /// Takes data to append. Gives its number.
-    pub fn append(&self, append: Append) -> u64 {
+    /// Takes data to append. Gives its number. A closed log refuses it at once, as if the write had failed.
+    pub fn append(&self, mut append: Append) -> u64 {
         let mut inbox = self.inner.inbox();
         let seq = inbox.next_seq;
         inbox.next_seq += 1;
         inbox.waiting_bytes += append.bytes();
         if append.purpose == Purpose::Unread {
             self.inner.backlog.fetch_add(append.items as u64, Relaxed);
+        }
+        if inbox.has_ended {
+            // The callback may use this store.
+            drop(inbox);
+            append.finish(Err(NotKept::Closed));
+            self.inner.give_back(vec![append]);
+            return seq;
         }
         inbox.appends.push((seq, append));
         drop(inbox);
@@ -330,5 +365,14 @@ impl Inbox {
 impl StoreInner {
     pub(super) fn inbox(&self) -> MutexGuard<'_, Inbox> {
         self.inbox.lock()
+    }
+
+    /// Returns data that is not kept, and is not in memory, to the owner.
+    pub(super) fn give_back(&self, mut appends: Vec<Append>) {
+        appends.retain(|append| append.purpose == Purpose::Unread);
+        if !appends.is_empty() {
+            self.inbox().completions.failed.append(&mut appends);
+            self.notify.notify_one();
+        }
     }
 }

@@ -8,9 +8,9 @@ use std::time::{Duration, Instant};
 
 use super::log::{Log, ReadBack};
 use super::snapshot::Underway;
-use super::store::{Append, Done, READ_BYTES, Reading, StoreInner};
+use super::store::{Append, NotKept, READ_BYTES, Reading, StoreInner};
 use super::syncer::Syncer;
-use super::{Fsync, Joins, Purpose, Saving, State};
+use super::{Fsync, Joins, Saving, State};
 
 /// After a failure the disk is tried again at the earliest after this.
 const RETRY: Duration = Duration::from_secs(1);
@@ -60,8 +60,7 @@ impl Worker {
             if closing {
                 drop(snapshot);
                 let last = self.save();
-                // No caller appends any more, but one may have just now.
-                let rest = std::mem::take(&mut self.inner.inbox().appends);
+                let rest = self.take_last();
                 written &= self.write(rest);
                 self.begin_snapshot(last.filter(|_| written));
                 self.end_snapshot(true);
@@ -110,6 +109,13 @@ impl Worker {
                 }
             }
         }
+    }
+
+    /// Takes data that a caller has appended just now. The store refuses all later data.
+    fn take_last(&self) -> Vec<(u64, Append)> {
+        let mut inbox = self.inner.inbox();
+        inbox.has_ended = true;
+        std::mem::take(&mut inbox.appends)
     }
 
     /// The state, and the number of the last data that is in it.
@@ -191,29 +197,21 @@ impl Worker {
     }
 
     /// Reports to each caller. Data that is not kept, and is not in memory, returns to the owner.
-    fn report(&mut self, appends: Vec<Append>, result: io::Result<()>) {
+    fn report(&mut self, mut appends: Vec<Append>, result: io::Result<()>) {
         if appends.is_empty() && result.is_ok() {
             return;
         }
         if let Err(error) = &result {
             self.complain("write", error);
         }
-        let why = result.err().map(|error| error.to_string());
+        let result = result.map_err(|error| NotKept::Failed(error.to_string()));
         // Before the answers: a sender that comes again at once is refused.
-        self.inner.inbox().failed_until = why.as_ref().map(|_| Instant::now() + RETRY);
-        let mut failed = Vec::new();
-        for mut append in appends {
-            append.share = None;
-            if let Some(Done(done)) = append.done.take() {
-                done(why.clone().map_or(Ok(()), Err));
-            }
-            if why.is_some() && append.purpose == Purpose::Unread {
-                failed.push(append);
-            }
+        self.inner.inbox().failed_until = result.is_err().then(|| Instant::now() + RETRY);
+        for append in &mut appends {
+            append.finish(result.clone());
         }
-        if !failed.is_empty() {
-            self.inner.inbox().completions.failed.append(&mut failed);
-            self.inner.notify.notify_one();
+        if result.is_err() {
+            self.inner.give_back(appends);
         }
     }
 

@@ -75,7 +75,7 @@ impl EventStream {
 #[derive(Default)]
 struct EventBuffer {
     bytes: BytesMut,
-    /// So many of the first bytes have no end of an event.
+    /// The number of bytes from the start in which no event ends.
     searched: usize,
 }
 

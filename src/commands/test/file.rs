@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use crate::config::{At, Decode, Node, Ordered, Problems, Span, TypeHelp};
 
-/// A value with its position in the file, for messages about what comes of it.
+/// A value with its position in the file, for messages about its results.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Located<T> {
     pub(super) value: T,

@@ -3,7 +3,7 @@
 //! `test`: tests of a configuration, on virtual time.
 //!
 //! `file` has the format of a file of tests. `case` runs one test: `gateway` builds the graph with the stand-ins of
-//! `stand_ins` and moves the clock, `input` has the data that arrives, `check` compares what comes of it. `rule_files` runs
+//! `stand_ins` and moves the clock, `input` has the data that arrives, `check` compares the results. `rule_files` runs
 //! unit tests of rules. `junit` writes the results for CI systems.
 
 mod case;

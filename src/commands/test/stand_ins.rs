@@ -62,7 +62,7 @@ impl StandIns {
         std::mem::take(&mut *self.exported.lock())
     }
 
-    /// The lines of the page of an exporter; `None`: there is no such page.
+    /// The lines of the page of an exporter; `None`: the exporter has no page.
     pub(super) fn page(&self, exporter: &str, now: UnixNanos) -> Option<String> {
         let page = self.pages.lock().get(exporter).cloned()?;
         Some(page.render(now))

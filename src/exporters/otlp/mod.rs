@@ -25,10 +25,9 @@ use crate::component::{
     ComponentError, ConfigType, Context, ExporterContext, ExporterFactory, Factory, Held, PeerLabels,
     Settings, Shared, Stability,
 };
-use crate::delivery::http::error_chain;
 use crate::delivery::response::quote;
 use crate::delivery::{Attempt, Delivery, Destination, EncodingPermit, ExportRequest, Outcome, RetryConfig};
-use crate::net::client::{Connector, MAX_HEAD_BYTES, UseTls};
+use crate::net::client::{Connector, MAX_HEAD_BYTES, UseTls, error_chain};
 use crate::net::grpc::{APPLICATION_GRPC, EXPORT_METHODS, GRPC_ACCEPT_ENCODING, GRPC_ENCODING, GRPC_TIMEOUT};
 use crate::net::measured::Measured;
 use crate::net::tls::ALPN_GRPC;

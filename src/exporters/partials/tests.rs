@@ -208,7 +208,7 @@ async fn points_from_no_table_are_sent_and_a_stop_says_goodbye() {
                 pages += usize::from(headers.kind == PageKind::Page);
                 byes += usize::from(headers.kind == PageKind::Bye);
             }
-            StoreEvent::Current(_) => break,
+            StoreEvent::Current(..) => break,
             _ => {}
         }
     }

@@ -12,7 +12,6 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use super::queues::{QueryKind, QueryQueues};
-use crate::component::worker::in_background;
 use crate::component::{Shared, unix_now};
 use crate::config::nearest;
 use crate::net::pages::{self, Answer, Event, Request};
@@ -113,16 +112,20 @@ fn written(composites: &[Arc<Watched>], wants: &Filter) -> String {
     body
 }
 
-/// The current values of all composites, in the form of Prometheus's API. `None`: the computation panicked.
-pub(super) async fn current(shared: &Shared) -> Option<String> {
-    if let Some(why) = shared.health.unready() {
-        return Some(json!({"status": "error", "errorType": "unavailable", "error": why}).to_string());
+/// Computes the expressions that are due, before [`current`] reads them.
+pub(super) async fn refresh_all(shared: &Shared) {
+    if shared.health.unready().is_none() {
+        refresh(&shared.composites.list()).await;
     }
-    let composites = shared.composites.list();
-    refresh(&composites).await;
-    let write = move || written(&composites, &Filter::default());
-    let values = in_background(write).await.ok()?;
-    Some(format!("{{\"status\":\"success\",\"data\":{values}}}"))
+}
+
+/// The last values of all composites, in the form of Prometheus's API.
+pub(super) fn current(shared: &Shared) -> String {
+    if let Some(why) = shared.health.unready() {
+        return json!({"status": "error", "errorType": "unavailable", "error": why}).to_string();
+    }
+    let values = written(&shared.composites.list(), &Filter::default());
+    format!("{{\"status\":\"success\",\"data\":{values}}}")
 }
 
 fn duration(request: &Request, name: &str) -> Result<Option<Duration>, String> {
@@ -228,9 +231,9 @@ async fn publish(watched: Arc<Watched>, mut follow: Follow, to: Backlog<Event>, 
 pub(super) fn last_word(why: Ended) -> Option<Event> {
     match why {
         Ended::Gone | Ended::Stopping => None,
-        Ended::Slow | Ended::Memory => Some(Event::Named(
+        Ended::Slow | Ended::Memory => Some(Event::named(
             "ended",
-            json!({"error": why.to_string()}).to_string(),
+            &json!({"error": why.to_string()}).to_string(),
         )),
     }
 }
@@ -250,17 +253,46 @@ async fn publish_all(watched: &Watched, follow: &mut Follow, to: &Backlog<Event>
                     .iter()
                     .map(|group| shape::label_set(watched, group))
                     .collect();
-                Event::Named("change", sets.to_string())
+                Event::named("change", &sets.to_string())
             }
             Some(WatchEvent::Crossed(crossing)) => {
-                Event::Named("threshold", shape::crossing(&crossing).to_string())
+                Event::named("threshold", &shape::crossing(&crossing).to_string())
             }
             Some(WatchEvent::Missed(crossings)) => {
-                Event::Named("missed", json!({"crossings": crossings}).to_string())
+                Event::named("missed", &json!({"crossings": crossings}).to_string())
             }
-            None => Event::Alive,
+            None => Event::alive(),
         };
         let bytes = event.bytes();
         to.send(place, event, bytes);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::time::timeout;
+    use tokio_stream::StreamExt;
+
+    use super::*;
+    use crate::watch::testing::Bench;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_stop_ends_the_watch_of_a_reader_that_reads_nothing() {
+        /// More than a backlog holds.
+        const FULL: usize = 1 << 20;
+        const SECOND: Duration = Duration::from_secs(1);
+        let (shared, stopping) = (Shared::default(), CancellationToken::new());
+        let (to, mut events) = backlog(&shared, last_word);
+        // The task waits until the reader has taken this.
+        let place = to.reserve(FULL).await.unwrap();
+        to.send(place, Event::alive(), FULL);
+        let bench = Bench::new("queue_depth", Vec::new());
+        let follow = bench.watched.follow();
+        let mut publishing = tokio::spawn(publish(bench.watched.clone(), follow, to, stopping.clone()));
+        assert!(timeout(SECOND, &mut publishing).await.is_err());
+        stopping.cancel();
+        timeout(SECOND, publishing).await.unwrap().unwrap();
+        assert!(events.next().await.is_some());
+        assert!(events.next().await.is_none());
     }
 }

@@ -18,7 +18,7 @@ use std::time::Duration;
 use bytes::{Buf, Bytes};
 use smallvec::SmallVec;
 use tidegate_engine::{Events, UnixNanos, clock};
-use tidegate_wal::{Append, Done, Joins, Purpose, Saving, Share, State};
+use tidegate_wal::{Append, Done, Joins, NotKept, Purpose, Saving, Share, State};
 use tokio::sync::oneshot;
 use tracing::{info, warn};
 
@@ -88,10 +88,6 @@ impl Journal {
             return rest;
         }
         let items = batch.items() - passes;
-        let Some(store) = self.log.store() else {
-            self.state.ledger.drop_items(Reason::Shutdown, items);
-            return rest;
-        };
         let now = unix_now();
         let (state, payload) = (self.state.clone(), batch.payload.clone());
         let answer = flow.is_waited_for().then(|| {
@@ -99,6 +95,10 @@ impl Journal {
             flow.wait_for(result);
             answer
         });
+        let Some(store) = self.log.store() else {
+            self.state.kept(Err(NotKept::Closed), &payload, now, answer);
+            return rest;
+        };
         store.append(Append {
             tag: Signal::Metrics as u8,
             items,
@@ -144,22 +144,17 @@ impl JournaledState {
     /// Completes a batch after its write, or after a failure.
     fn kept(
         &self,
-        kept: Result<(), String>,
+        kept: Result<(), NotKept>,
         payload: &Payload,
         now: UnixNanos,
         answer: Option<oneshot::Sender<PushAnswer>>,
     ) {
         let mut flow = Flow::default();
         let answered = match (kept, &answer) {
+            // Nothing may change the state after its last snapshot.
+            (Err(why @ NotKept::Closed), _) => Err(self.refuse(payload, Reason::Shutdown, &why)),
             // The sender still has the data and will retry.
-            (Err(why), Some(_)) => {
-                let items = payload.items() - self.absorber.rest(payload).map_or(0, |rest| rest.items());
-                self.ledger.drop_items(Reason::StorageFailed, items);
-                Err(Refused::busy(
-                    format!("{}: storage: {why}", self.absorber.table.owner()),
-                    RETRY_AFTER,
-                ))
-            }
+            (Err(why), Some(_)) => Err(self.refuse(payload, Reason::StorageFailed, &why)),
             // Without a promise to store, data stays in memory if the disk fails and memory allows.
             (Ok(()), _) | (Err(_), None) => {
                 // The part that passes has passed already.
@@ -169,6 +164,14 @@ impl JournaledState {
         };
         // The receiver may have stopped waiting, so an error does not matter.
         let _ = answer.map(|answer| answer.send(answered));
+    }
+
+    /// Counts the part of a batch that the rules take as dropped.
+    fn refuse(&self, payload: &Payload, reason: Reason, why: &NotKept) -> Refused {
+        let items = payload.items() - self.absorber.rest(payload).map_or(0, |rest| rest.items());
+        self.ledger.drop_items(reason, items);
+        let owner = self.absorber.table.owner();
+        Refused::busy(format!("{owner}: storage: {why}"), RETRY_AFTER)
     }
 
     /// Absorbs a batch of a previous run without counting it again. `None`: another version wrote it.

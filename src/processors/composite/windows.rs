@@ -100,7 +100,7 @@ impl WindowLog {
             purpose: Purpose::State,
             done: Some(Done(Box::new(move |kept| {
                 if let Err(why) = kept {
-                    *state.failure.lock() = Some(why);
+                    *state.failure.lock() = Some(why.to_string());
                 }
             }))),
             share: Some(share),

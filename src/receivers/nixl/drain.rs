@@ -114,6 +114,12 @@ impl Drain {
         }
         let rings = metrics::gauge!("tidegate_nixl_rings", "receiver" => self.context.receiver.clone());
         rings.set(self.rings.len() as f64);
+        let unread = self
+            .refusals
+            .values()
+            .filter(|refusal| refusal.reported.is_some());
+        metrics::gauge!("tidegate_nixl_unread_files", "receiver" => self.context.receiver.clone())
+            .set(unread.count() as f64);
     }
 
     fn open(&mut self, path: PathBuf, now: Instant) {
@@ -122,7 +128,8 @@ impl Drain {
         }
         match Ring::open(&path, self.consume, self.poll_interval, &self.context) {
             Ok(ring) => {
-                tracing::debug!(agent = ring.agent(), path = %ring.path().display(), "draining");
+                let receiver = &*self.context.receiver;
+                tracing::debug!(receiver, agent = ring.agent(), path = %ring.path().display(), "draining");
                 self.refusals.remove(&path);
                 self.rings.insert(path, ring);
             }
@@ -146,7 +153,7 @@ impl Drain {
             return;
         }
         refusal.reported = Some(reason);
-        tracing::warn!(%error, "not drained");
+        tracing::warn!(receiver = &*self.context.receiver, %error, "not drained");
         metrics::counter!(
             "tidegate_nixl_rejected_files_total",
             "receiver" => self.context.receiver.clone(),
@@ -213,6 +220,8 @@ mod tests {
             let refused = page.series("tidegate_nixl_rejected_files_total");
             assert_eq!(refused.len(), 1, "{refused:?}");
             assert!(refused[0].0.contains("reason=\"memory\"") && refused[0].1 == 2.0);
+            let unread = || page.series("tidegate_nixl_unread_files")[0].1;
+            assert!(unread() == 2.0);
             let event = Event {
                 kind: 0,
                 value: 1,
@@ -224,6 +233,7 @@ mod tests {
             memory.remove_limit(Limit::of(2 * of_three));
             look(&mut drain);
             assert_eq!((drain.rings.len(), drain.refusals.len()), (6, 0));
+            assert!(unread() == 0.0);
             drop(writers);
             (0..6).for_each(|number| std::fs::remove_file(path(number)).unwrap());
             (0..10).for_each(|_| look(&mut drain));

@@ -57,6 +57,11 @@ impl RingMetrics {
         }
     }
 
+    /// The id of the receiver, for log lines.
+    pub(super) fn receiver(&self) -> &str {
+        self.labels[0].value()
+    }
+
     fn with(&self, key: &'static str, value: impl Into<metrics::SharedString>) -> Vec<Label> {
         self.labels
             .iter()
@@ -117,7 +122,7 @@ impl RingMetrics {
     }
 
     pub(super) fn failed(&self, error: &Error) {
-        tracing::warn!(%error, "a ring could not be read");
+        tracing::warn!(receiver = self.receiver(), %error, "a ring could not be read");
         metrics::counter!(
             "tidegate_nixl_ring_errors_total",
             self.with("reason", error.reason())
@@ -127,6 +132,7 @@ impl RingMetrics {
 
     pub(super) fn rejected(&self, why: &str, events: usize) {
         tracing::error!(
+            receiver = self.receiver(),
             why,
             events,
             "the pipelines refuse these events permanently; they are dropped"

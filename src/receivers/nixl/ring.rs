@@ -84,6 +84,7 @@ impl Ring {
         let agent: Arc<str> = path.file_name().unwrap_or_default().to_string_lossy().into();
         let geometry = reader.geometry();
         tracing::info!(
+            receiver = &*context.receiver,
             ring = %path.display(),
             version = geometry.layout.label(),
             capacity = geometry.capacity,
@@ -145,7 +146,8 @@ impl Ring {
             Poll::Settling | Poll::Unreadable(_) => {}
             Poll::Reset { reason, lost } => self.reset(reason, lost),
             Poll::Gone(reason) => {
-                tracing::info!(ring = %self.reader.path().display(), reason = reason.reason(), "ring closed");
+                let receiver = &*context.receiver;
+                tracing::info!(receiver, ring = %self.reader.path().display(), reason = reason.reason(), "ring closed");
                 self.metrics.closed(reason);
                 self.source.lease.end();
                 return PollOutcome::Gone;
@@ -209,6 +211,7 @@ impl Ring {
 
     fn reset(&mut self, reason: Reset, lost: u64) {
         tracing::warn!(
+            receiver = self.metrics.receiver(),
             ring = %self.reader.path().display(),
             reason = reason.reason(),
             lost,
@@ -227,7 +230,8 @@ impl Ring {
         }
         self.next_lock = now + LOCK_RETRY;
         if let Ok(true) = self.reader.try_consume() {
-            tracing::info!(ring = %self.reader.path().display(), "the other consumer is gone: consuming now");
+            let receiver = self.metrics.receiver();
+            tracing::info!(receiver, ring = %self.reader.path().display(), "the other consumer is gone: consuming now");
             self.metrics.opened(&self.reader);
         }
     }

@@ -123,11 +123,12 @@ impl Stores {
 
     fn poll(&mut self, now: Instant) {
         let (entry, liveness, refused) = (&self.entry, self.config.liveness_interval, &mut self.refused);
+        let receiver = &*self.receiver;
         self.stores
             .retain(|path, store| match store.poll(entry, now, liveness) {
                 ReadOutcome::Stays => true,
                 ReadOutcome::Ended(reason) => {
-                    tracing::info!(store = %path.display(), reason, "store closed");
+                    tracing::info!(receiver, store = %path.display(), reason, "store closed");
                     refused.insert(path.clone(), reason);
                     false
                 }
@@ -157,7 +158,8 @@ impl Stores {
             }
             match Store::open(&path, now) {
                 Ok(store) => {
-                    tracing::info!(store = %path.display(), agent = store.agent(), "store opened");
+                    let receiver = &*self.receiver;
+                    tracing::info!(receiver, store = %path.display(), agent = store.agent(), "store opened");
                     self.refused.remove(&path);
                     self.stores.insert(path, store);
                 }
@@ -166,13 +168,16 @@ impl Stores {
         }
         metrics::gauge!("tidegate_nixl_mp_stores", "receiver" => self.receiver.clone())
             .set(self.stores.len() as f64);
+        let unread = self.refused.values().filter(|reason| **reason != store::ENDED);
+        metrics::gauge!("tidegate_nixl_mp_unread_files", "receiver" => self.receiver.clone())
+            .set(unread.count() as f64);
     }
 
     fn refuse(&mut self, path: PathBuf, reason: &'static str, error: &dyn Display) {
         if self.refused.insert(path, reason) == Some(reason) {
             return;
         }
-        tracing::warn!(%error, "not read");
+        tracing::warn!(receiver = &*self.receiver, %error, "not read");
         metrics::counter!(
             "tidegate_nixl_mp_rejected_files_total",
             "receiver" => self.receiver.clone(),

@@ -154,12 +154,15 @@ fn stores_without_room_wait_and_those_that_are_open_are_read() {
         let refused = page.series("tidegate_nixl_mp_rejected_files_total");
         assert_eq!(refused.len(), 1, "{refused:?}");
         assert!(refused[0].0.contains("reason=\"memory\"") && refused[0].1 == 2.0);
+        let unread = || page.series("tidegate_nixl_mp_unread_files")[0].1;
+        assert!(unread() == 2.0);
         writers[0].record(TX_BYTES, 5);
         look(&mut stores);
         assert_eq!(last(&sink, "agent_tx_bytes", false), Some(Value::Int(5)));
         memory.remove_limit(Limit::of(2 * of_three));
         look(&mut stores);
         assert_eq!((stores.stores.len(), stores.refused.len()), (6, 0));
+        assert!(unread() == 0.0);
         drop(writers);
         for file in std::fs::read_dir(directory.path()).unwrap() {
             let _ = std::fs::remove_file(file.unwrap().path());

@@ -96,6 +96,7 @@ impl Otlp {
     async fn start_grpc(&self, config: &GrpcConfig) -> Result<Server, ComponentError> {
         let listener = self.listen(&config.endpoint, &config.socket).await?;
         let limits = ConnectionLimits::new(config.max_connections.get(), config.max_connections_per_peer)
+            .of(&self.base.path)
             .over(self.tls(config.tls.as_ref(), tls::ALPN_GRPC)?);
         let grpc = self.grpc(config)?;
         let answer = move |request| grpc.clone().answer(request);
@@ -108,6 +109,7 @@ impl Otlp {
     async fn start_http(&self, config: &HttpProtocolConfig) -> Result<Server, ComponentError> {
         let listener = self.listen(&config.endpoint, &config.socket).await?;
         let limits = ConnectionLimits::new(config.max_connections.get(), config.max_connections_per_peer)
+            .of(&self.base.path)
             .over(self.tls(config.tls.as_ref(), tls::ALPN_HTTP)?);
         let answer = self.http(config)?;
         let serving = config
@@ -125,7 +127,9 @@ impl Otlp {
         let listener = self.listen(&http.endpoint, &http.socket).await?;
         let most = http.max_connections.max(grpc.max_connections).get();
         let per_peer = http.max_connections_per_peer.max(grpc.max_connections_per_peer);
-        let limits = ConnectionLimits::new(most, per_peer).over(self.tls(http.tls.as_ref(), tls::ALPN_HTTP)?);
+        let limits = ConnectionLimits::new(most, per_peer)
+            .of(&self.base.path)
+            .over(self.tls(http.tls.as_ref(), tls::ALPN_HTTP)?);
         let serving = HttpConfig {
             http2_only: false,
             header_timeout: http.header_timeout(),

@@ -137,7 +137,7 @@ impl Replica {
         match input {
             ReplicaInput::Read(events, not_before) => events.into_iter().for_each(|event| {
                 // Where a slow replica lets it wait, it says nothing of the present.
-                let is_current = matches!(event, StoreEvent::Current(_));
+                let is_current = matches!(event, StoreEvent::Current(..));
                 self.reader
                     .event(event, if is_current { not_before.min(now) } else { now });
             }),
@@ -165,7 +165,7 @@ impl Replica {
         let is_sweep_due = now.saturating_sub(self.last_sweep) >= nanos(SWEEP);
         if is_sweep_due {
             self.last_sweep = now;
-            self.reader.merged().set_max_bytes(self.bounds.bytes());
+            self.reader.set_max_bytes(self.bounds.bytes());
             self.reader.tick(now);
         }
         let status = self.reader.status(now);

@@ -111,6 +111,7 @@ impl Lifecycle for RemoteWrite {
             .map(|config| config.build(tls::ALPN_HTTP))
             .transpose();
         let limits = ConnectionLimits::new(config.max_connections.get(), config.max_connections_per_peer)
+            .of(&base.path)
             .over(tls.map_err(|error| base.error(error.to_string()))?);
         let answering = taker.clone();
         let answer = move |request| answering.clone().answer(request);

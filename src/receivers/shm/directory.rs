@@ -131,13 +131,19 @@ impl Cells {
         if self.follower.processes().iter().all(|process| process.alive) {
             return;
         }
+        let receiver = &*self.receiver;
         // The merge frees memory, because files of dead processes are removed.
         let mut room = |bytes| kept.take_in_any_case(bytes);
         match self.follower.fold_within(grace, &mut room) {
             Ok(folded) => {
                 self.last_error = None;
                 for process in &folded.processes {
-                    tracing::info!(directory = %self.path.display(), %process, "merged the counts of a dead process");
+                    tracing::info!(
+                        receiver,
+                        directory = %self.path.display(),
+                        %process,
+                        "merged the counts of a dead process"
+                    );
                 }
                 metrics::counter!("tidegate_shm_folded_processes_total", "receiver" => self.receiver.clone())
                     .increment(folded.processes.len() as u64);
@@ -145,7 +151,12 @@ impl Cells {
             Err(error) => {
                 let error = error.to_string();
                 if self.last_error.as_ref() != Some(&error) {
-                    tracing::warn!(directory = %self.path.display(), %error, "the files of dead processes could not be merged");
+                    tracing::warn!(
+                        receiver,
+                        directory = %self.path.display(),
+                        %error,
+                        "the files of dead processes could not be merged"
+                    );
                     self.last_error = Some(error);
                 }
             }
@@ -160,7 +171,7 @@ impl Cells {
             .collect();
         for (path, why) in &found {
             if self.problems.get(path) != Some(why) {
-                tracing::warn!(file = %path.display(), why, "not read");
+                tracing::warn!(receiver = &*self.receiver, file = %path.display(), why, "not read");
             }
         }
         let bytes = found.iter().map(|(path, why)| kept::note(path) + why.len());

@@ -174,13 +174,13 @@ impl Directories {
             };
             match opened {
                 Ok(cells) => {
-                    tracing::info!(directory = %path.display(), "reading cells");
+                    tracing::info!(receiver = &*self.receiver, directory = %path.display(), "reading cells");
                     self.refused.remove(&path);
                     self.open.insert(path, cells);
                 }
                 Err(error) => {
                     if self.refused.get(&path) != Some(&error) {
-                        tracing::warn!(%error, "not read");
+                        tracing::warn!(receiver = &*self.receiver, %error, "not read");
                         self.refused.insert(path, error);
                     }
                 }

@@ -74,7 +74,7 @@ impl Uds {
         let endpoint = Endpoint::Unix(config.path.clone());
         let listener = Listener::bind(&endpoint, &config.file()).await;
         let listener = listener.map_err(|error| self.base.error(error.to_string()))?;
-        let limits = ConnectionLimits::plain(config.max_connections.get());
+        let limits = ConnectionLimits::plain(config.max_connections.get()).of(&self.base.path);
         let (sink, config) = (self.sink.clone(), Arc::new(config.clone()));
         Ok(Server::start(listener, limits, move |connection| {
             stream::serve(connection, sink.clone(), config.clone())

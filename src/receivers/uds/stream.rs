@@ -91,6 +91,7 @@ pub(super) async fn serve(connection: Connection, sink: Arc<EventSink>, config: 
         Peer::Unix(credentials) if config.peer_credentials => credentials,
         _ => None,
     };
+    let component = &*connection.component;
     let mut serving = Serving {
         frames: Frames {
             stream: connection.stream,
@@ -113,8 +114,10 @@ pub(super) async fn serve(connection: Connection, sink: Arc<EventSink>, config: 
     };
     match serving.run().await {
         Ok(()) => {}
-        Err(StreamError::Io(error)) => tracing::debug!(?peer, %error, "event connection broke"),
-        Err(error @ StreamError::Stopping) => tracing::debug!(?peer, %error, "event connection ends"),
+        Err(StreamError::Io(error)) => tracing::debug!(component, ?peer, %error, "event connection broke"),
+        Err(error @ StreamError::Stopping) => {
+            tracing::debug!(component, ?peer, %error, "event connection ends");
+        }
         // A message without events counts as one.
         Err(StreamError::Undecoded { events, why }) => sink.lose(events.max(1), "memory", &why),
         Err(error @ (StreamError::NoRoom(_) | StreamError::TooSlow)) => sink.lose(1, "memory", &error),

@@ -51,7 +51,7 @@ pub(super) struct Change {
     pub(super) late: Vec<GraphMember>,
     /// The same, receivers.
     pub(super) late_receivers: Vec<GraphMember>,
-    /// Old members that stop in the pause, also receivers. What pushes into one of them is another one of them.
+    /// Old members that stop in the pause, also receivers. All old members that push into one of them belong to them.
     pub(super) first: Vec<GraphMember>,
     /// Other old receivers.
     pub(super) receivers: Vec<GraphMember>,

@@ -3,6 +3,7 @@
 //! Counts, gauges, queues and totals across a reload.
 
 use super::*;
+use std::io::{BufRead, BufReader};
 
 /// A configuration with an extension that stores in a directory of the gateway.
 fn with_storage(config: &str) -> String {
@@ -106,4 +107,62 @@ fn totals_of_unchanged_rules_survive_a_change_of_others() {
         assert!(newest.lines().any(|line| line.starts_with("newest ")), "{newest}");
         live.gateway.stop();
     }
+}
+
+/// The counter at a moment, in seconds since 1970; `None` if the past of that moment is not complete.
+fn hits_at(admin: u16, time: f64) -> Option<String> {
+    let path = format!("/api/v1/query?query=hits_total&time={time:.3}");
+    let answer = http::get(admin, &path).expect("an answer").json();
+    if !answer["warnings"].is_null() {
+        return None;
+    }
+    Some(answer["data"]["result"][0]["value"][1].as_str()?.to_owned())
+}
+
+/// Reads lines of a stream until one has a text.
+fn read_until(events: &mut impl BufRead, text: &str) {
+    let mut line = String::new();
+    while !line.contains(text) {
+        line.clear();
+        let count = events.read_line(&mut line).expect("an event");
+        assert!(count > 0, "the stream ended before {text}");
+    }
+}
+
+#[test]
+fn windows_histories_and_watchers_of_unchanged_parts_go_on() {
+    let (ports, sink) = (ports(), OtlpSink::start());
+    let of = |exporter| {
+        let plain = config(ports, &sink.endpoint(), Variant { exporter, ..BASE });
+        let composite = "composite: {composites: [{name: recent, metric: hits, function: sum, window: 1m}]}";
+        plain
+            .replace("admin: {", "admin: {history: {interval: 100ms}, ")
+            .replace("  aggregate:\n", &format!("  {composite}\n  aggregate:\n"))
+            .replace("[aggregate]", "[composite, aggregate]")
+    };
+    let live = Live::start(ports.admin, &of(""));
+    let mut watch = TcpStream::connect(("127.0.0.1", ports.admin)).expect("a listener");
+    watch.set_read_timeout(Some(SOON)).expect("a timeout");
+    watch
+        .write_all(b"GET /api/v1/composites/recent/watch HTTP/1.1\r\nhost: localhost\r\n\r\n")
+        .expect("a request");
+    let mut events = BufReader::new(watch);
+    let mut sender = Sender::connect(ports.input);
+    sender.send().expect("an answer");
+    read_until(&mut events, "\"value\":5.0");
+    let before = wait_for(SOON, "the past has the first hits", || {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).expect("a clock");
+        let recent = now.as_secs_f64() - 0.5;
+        (hits_at(ports.admin, recent)? == "5").then_some(recent)
+    });
+
+    assert_eq!(live.applies(&of("timeout: 7s")), ["rebuilt exporters::otlphttp"]);
+    sender.send().expect("an answer");
+    // The watcher has the same connection, and the window has the hits of both requests.
+    read_until(&mut events, "\"value\":10.0");
+    wait_until(SOON, "the page has all hits", || {
+        hits(ports.page) == Some(sender.sent)
+    });
+    assert_eq!(hits_at(ports.admin, before).as_deref(), Some("5"));
+    live.gateway.stop();
 }

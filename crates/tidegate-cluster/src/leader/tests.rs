@@ -87,6 +87,7 @@ impl Cluster {
             sequence,
             epoch,
             rules: 0,
+            interval: Duration::from_secs(1),
         };
         self.broker.put(StoreMessage {
             subject: Subject::Page {
@@ -120,6 +121,13 @@ impl Cluster {
         let subjects = self.broker.messages().map(|stored| &stored.message.subject);
         let subjects = subjects.map(|text| Subject::parse("c", text).unwrap());
         subjects.filter(|subject| *subject != Subject::Leader).collect()
+    }
+
+    /// All replicas show the total, and the store has it in the record only.
+    #[track_caller]
+    fn assert_folded(&mut self, total: i64) {
+        assert_eq!(self.shown(), vec![Some(Value::Int(total)); self.replicas.len()]);
+        assert_eq!(self.subjects(), [record()]);
     }
 
     fn shown(&mut self) -> Vec<Option<Value>> {
@@ -248,8 +256,7 @@ fn a_run_that_said_goodbye_is_folded_soon() {
     cluster.run_for(50);
     assert_eq!(cluster.subjects().len(), 2);
     cluster.run_for(30);
-    assert_eq!(cluster.subjects(), [record()]);
-    assert_eq!(cluster.shown(), [Some(Value::Int(7))]);
+    cluster.assert_folded(7);
 }
 
 #[test]
@@ -261,8 +268,7 @@ fn a_run_that_was_folded_too_early_may_say_more() {
     cluster.run_for(10);
     assert_eq!(cluster.shown(), vec![Some(Value::Int(9)); 2]);
     cluster.run_for(17 * 60);
-    assert_eq!(cluster.subjects(), [record()]);
-    assert_eq!(cluster.shown(), vec![Some(Value::Int(9)); 2]);
+    cluster.assert_folded(9);
 }
 
 /// Two replicas, and a state of the broker in which a run has the total 7. The leader does not read the total 22, which the
@@ -287,8 +293,7 @@ fn a_total_that_one_replica_alone_knows_is_soon_in_the_store() {
     cluster.run_for(10);
     assert_eq!(cluster.subjects().len(), 1, "the producer may come back");
     cluster.run_for(20);
-    assert_eq!(cluster.shown(), vec![Some(Value::Int(22)); 2]);
-    assert_eq!(cluster.subjects(), [record()]);
+    cluster.assert_folded(22);
     let stored = cluster.replicas.iter().map(|(_, leader)| leader.stats().stored);
     assert_eq!(stored.collect::<Vec<_>>(), [0, 1], "the leader did not know it");
 }
@@ -300,8 +305,7 @@ fn a_total_of_a_run_that_said_goodbye_is_in_the_store_sooner() {
     cluster.run_for(1);
     cluster.put_back(state);
     cluster.run_for(15);
-    assert_eq!(cluster.shown(), vec![Some(Value::Int(22)); 2]);
-    assert_eq!(cluster.subjects(), [record()]);
+    cluster.assert_folded(22);
 }
 
 #[test]
@@ -310,8 +314,7 @@ fn a_loss_that_breaks_no_read_is_repaired_as_soon() {
     cluster.broker.put_back(state);
     cluster.broker.connect(0);
     cluster.run_for(30);
-    assert_eq!(cluster.shown(), vec![Some(Value::Int(22)); 2]);
-    assert_eq!(cluster.subjects(), [record()]);
+    cluster.assert_folded(22);
 }
 
 #[test]

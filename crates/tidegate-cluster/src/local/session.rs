@@ -273,7 +273,7 @@ impl<B: SessionBackend> Session<B> {
         }
         let id = follow.id;
         self.give(id, rest).await?;
-        Ok(self.events.send(StoreEvent::Current(id)).await?)
+        Ok(self.events.send(StoreEvent::Current(id, Duration::ZERO)).await?)
     }
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use super::*;
 use crate::{CallId, ReadScope, StoreEvent, StoreMessage};
@@ -54,7 +55,7 @@ async fn a_session_reads_all_messages_and_then_the_new_ones() {
     let mut expected = subjects;
     expected.sort_unstable();
     assert_eq!(read, expected);
-    wait_for(&mut reader, StoreEvent::Current(CallId(1))).await;
+    wait_for(&mut reader, StoreEvent::Current(CallId(1), Duration::ZERO)).await;
 
     let record = "tg.c.r.00.p";
     let call = StoreCall::CompareAndSet(message(record), 0);
@@ -98,7 +99,7 @@ async fn a_read_is_current_only_when_it_has_given_all_subjects() {
             Some(StoreEvent::Read(_, stored)) => {
                 given.insert(stored.message.subject);
             }
-            Some(StoreEvent::Current(_)) => break,
+            Some(StoreEvent::Current(..)) => break,
             other => panic!("{other:?}"),
         }
     }
@@ -125,7 +126,7 @@ async fn a_current_read_has_what_was_replaced_on_its_way() {
     reader
         .store
         .start(CallId(1), StoreCall::ReadAll(ReadScope::Everything));
-    wait_for(&mut reader, StoreEvent::Current(CallId(1))).await;
+    wait_for(&mut reader, StoreEvent::Current(CallId(1), Duration::ZERO)).await;
     for _ in 0..2_000 {
         publish(&next()).await;
     }
@@ -139,7 +140,7 @@ async fn a_current_read_has_what_was_replaced_on_its_way() {
         match reader.events.recv().await {
             Some(StoreEvent::Read(_, stored)) if stored.message.subject == HOT => break,
             Some(StoreEvent::Read(..)) => {}
-            Some(StoreEvent::Current(_)) => early_goals += 1,
+            Some(StoreEvent::Current(..)) => early_goals += 1,
             other => panic!("{other:?}"),
         }
         assert!(early_goals < 3, "{HOT} was not read");

@@ -2,6 +2,8 @@
 
 //! The headers of messages.
 
+use std::time::Duration;
+
 use tidegate_engine::UnixNanos;
 
 use super::PageError;
@@ -11,6 +13,13 @@ const SEQUENCE: &str = "tg-seq";
 const EPOCH: &str = "tg-epoch";
 const KIND: &str = "tg-kind";
 const RULES: &str = "tg-rules";
+const INTERVAL: &str = "tg-interval";
+
+/// The interval of a producer that does not write it (1 s).
+const DEFAULT_INTERVAL: Duration = Duration::from_secs(1);
+
+/// A shorter interval counts as this one (100 ms). A wrong page must not keep replicas from being ready.
+const MIN_INTERVAL: Duration = Duration::from_millis(100);
 
 /// The version of the format.
 const CURRENT: &str = "1";
@@ -52,6 +61,8 @@ pub struct PageHeaders {
     pub epoch: UnixNanos,
     /// A hash of the rules of the producer.
     pub rules: u64,
+    /// The time between two heartbeats of the producer, and between two versions of a page.
+    pub interval: Duration,
 }
 
 impl PageHeaders {
@@ -61,6 +72,7 @@ impl PageHeaders {
         sequence: 0,
         epoch: 0,
         rules: 0,
+        interval: DEFAULT_INTERVAL,
     };
 
     /// The headers as names and values.
@@ -72,7 +84,11 @@ impl PageHeaders {
             (KIND, self.kind.name().to_owned()),
             (RULES, format!("{:016x}", self.rules)),
         ];
-        headers.map(|(name, value)| (name.to_owned(), value)).into()
+        let mut headers = Vec::from(headers.map(|(name, value)| (name.to_owned(), value)));
+        if self.interval != DEFAULT_INTERVAL {
+            headers.push((INTERVAL.to_owned(), self.interval.as_millis().to_string()));
+        }
+        headers
     }
 
     /// Reads names and values. Other headers have no meaning here.
@@ -92,14 +108,27 @@ impl PageHeaders {
             sequence: number(headers, SEQUENCE)?,
             epoch: number(headers, EPOCH)?,
             rules: rules.map_err(|_| PageError::Header(RULES))?,
+            interval: interval(headers)?,
         })
     }
 }
 
 fn value<'a>(headers: &'a [(String, String)], name: &'static str) -> Result<&'a str, PageError> {
+    optional(headers, name).ok_or(PageError::MissingHeader(name))
+}
+
+fn optional<'a>(headers: &'a [(String, String)], name: &str) -> Option<&'a str> {
     let found = headers.iter().find(|(known, _)| known.eq_ignore_ascii_case(name));
-    let (_, value) = found.ok_or(PageError::MissingHeader(name))?;
-    Ok(value)
+    found.map(|(_, value)| value.as_str())
+}
+
+fn interval(headers: &[(String, String)]) -> Result<Duration, PageError> {
+    let Some(millis) = optional(headers, INTERVAL) else {
+        return Ok(DEFAULT_INTERVAL);
+    };
+    let millis = millis.parse::<u64>();
+    let millis = millis.map_err(|_| PageError::Header(INTERVAL))?;
+    Ok(Duration::from_millis(millis).max(MIN_INTERVAL))
 }
 
 fn number(headers: &[(String, String)], name: &'static str) -> Result<u64, PageError> {

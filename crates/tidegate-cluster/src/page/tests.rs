@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
+use std::time::Duration;
+
 use proptest::prelude::*;
 use tidegate_engine::{
     CompactedPart, CompactedTotal, Histogram, Key, RetainedTotal, RunReport, Scope, SubWindow, Temporality,
@@ -47,6 +49,7 @@ fn headers() -> PageHeaders {
         sequence: 7,
         epoch: 5,
         rules: 0xab,
+        interval: Duration::from_millis(200),
     }
 }
 
@@ -196,10 +199,25 @@ fn headers_survive_and_wrong_ones_are_named() {
     assert!(changed(0, "2").unwrap_err().is_newer());
     assert_eq!(changed(1, "-1"), Err(PageError::Header("tg-seq")));
     assert_eq!(changed(3, "other"), Err(PageError::Header("tg-kind")));
+    assert_eq!(changed(5, "soon"), Err(PageError::Header("tg-interval")));
     assert_eq!(
         PageHeaders::parse(&written[1..]),
         Err(PageError::MissingHeader("tg-v"))
     );
+}
+
+#[test]
+fn an_interval_is_a_second_unless_it_is_written_and_never_zero() {
+    let second = PageHeaders {
+        interval: Duration::from_secs(1),
+        ..headers()
+    };
+    let mut written = second.write();
+    assert!(written.iter().all(|(name, _)| name != "tg-interval"));
+    assert_eq!(PageHeaders::parse(&written), Ok(second));
+    written.push(("tg-interval".to_owned(), "0".to_owned()));
+    let shortest = PageHeaders::parse(&written).unwrap().interval;
+    assert_eq!(shortest, Duration::from_millis(100));
 }
 
 #[test]

@@ -34,6 +34,9 @@ use crate::{
     StoreEvent, nanos,
 };
 
+/// Noted pages take at most this share of the memory of merged series.
+const PAGES_SHARE: usize = 8;
+
 /// The options of a reader.
 #[derive(Clone, Debug)]
 pub struct ReaderConfig {
@@ -213,7 +216,7 @@ impl PageReader {
                 // `take` has counted the error.
                 let _ = self.take(&stored, false, now);
             }
-            StoreEvent::Current(id) if self.read == Some(id) => {
+            StoreEvent::Current(id, delay) if self.read == Some(id) && self.misses_nothing(delay, now) => {
                 if !self.is_following {
                     self.followed_at = now;
                 }
@@ -223,6 +226,13 @@ impl PageReader {
             StoreEvent::Done(id, _) if self.read == Some(id) => self.read = None,
             _ => {}
         }
+    }
+
+    /// Whether no producer that reports has replaced a message twice within this time.
+    fn misses_nothing(&self, delay: Duration, now: UnixNanos) -> bool {
+        let lease_ns = self.config.merged.lease_ns;
+        let shortest = self.producers.shortest_interval(now, lease_ns);
+        shortest.is_none_or(|shortest| delay <= shortest)
     }
 
     /// Hides levels of silent runs, and removes expired windows and producers. Call it about once a second.
@@ -307,6 +317,12 @@ impl PageReader {
             .expected(now, memory, |producer| self.folded_at(producer));
         expected.extend(&self.expected);
         expected
+    }
+
+    /// Bounds the memory of the merged series and of the pages that are noted, which take at most an eighth.
+    pub fn set_max_bytes(&mut self, bytes: usize) {
+        let pages = self.producers.set_max_page_bytes(bytes / PAGES_SHARE);
+        self.merged.set_max_bytes(bytes.saturating_sub(pages));
     }
 
     /// The merged series.

@@ -3,6 +3,7 @@
 //! The producers that a reader knows: their runs, and their messages that it could not read.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 use tidegate_engine::UnixNanos;
 
@@ -15,8 +16,11 @@ const MAX_RUNS_OF_PRODUCER: usize = 1_024;
 /// The most unreadable pages of a run that are remembered. A run with more is never folded here.
 const MAX_BAD_PAGES: usize = 64;
 
-/// The most pages of all runs that are compared with the store after a loss (about 16 MiB).
+/// The most pages of all runs that are compared with the store after a loss.
 const MAX_READ_PAGES: usize = 100_000;
+
+/// Bytes of a page in these lists, with free room in the nodes of the tree (160 bytes).
+pub(super) const PAGE_BYTES: usize = 160;
 
 /// The knowledge of a reader about a run whose pages are in the store.
 #[derive(Debug, Default)]
@@ -30,10 +34,12 @@ pub(super) struct RunEntry {
     pub(super) is_refused: bool,
     /// Whether one of its pages had totals of streams.
     pub(super) has_streams: bool,
+    /// The time between two heartbeats, as its last page says; `None`: no page was readable.
+    pub(super) interval: Option<Duration>,
     /// The pages that were read.
     pub(super) pages: ReadPages,
     /// Pages that are not readable, with their sequences.
-    bad: BTreeMap<(u16, u32), u64>,
+    bad: BTreeMap<PagePosition, u64>,
 }
 
 impl RunEntry {
@@ -47,12 +53,12 @@ impl RunEntry {
     }
 
     /// Notes a page that is not readable. `false`: it is known.
-    pub(super) fn note_bad(&mut self, place: (u16, u32), sequence: u64) -> bool {
-        if self.bad.get(&place) == Some(&sequence) {
+    pub(super) fn note_bad(&mut self, position: PagePosition, sequence: u64) -> bool {
+        if self.bad.get(&position) == Some(&sequence) {
             return false;
         }
-        if self.bad.len() < MAX_BAD_PAGES || self.bad.contains_key(&place) {
-            self.bad.insert(place, sequence);
+        if self.bad.len() < MAX_BAD_PAGES || self.bad.contains_key(&position) {
+            self.bad.insert(position, sequence);
         } else {
             self.is_refused = true;
         }
@@ -60,9 +66,9 @@ impl RunEntry {
     }
 
     /// Notes that a page is readable. An older one that was not is gone.
-    pub(super) fn note_good(&mut self, place: (u16, u32), sequence: u64) {
-        if self.bad.get(&place).is_some_and(|bad| *bad <= sequence) {
-            self.bad.remove(&place);
+    pub(super) fn note_good(&mut self, position: PagePosition, sequence: u64) {
+        if self.bad.get(&position).is_some_and(|bad| *bad <= sequence) {
+            self.bad.remove(&position);
         }
     }
 }
@@ -109,6 +115,7 @@ pub(super) struct ProducerList {
     most: usize,
     /// The number of pages that the runs note.
     pages: usize,
+    most_pages: usize,
 }
 
 impl ProducerList {
@@ -118,6 +125,7 @@ impl ProducerList {
             runs: 0,
             most,
             pages: 0,
+            most_pages: MAX_READ_PAGES,
         }
     }
 
@@ -143,9 +151,15 @@ impl ProducerList {
         Some(entry.runs.entry(run.epoch).or_default())
     }
 
+    /// Bounds the bytes of noted pages. Those that are known stay. Gives the bytes that they take.
+    pub(super) fn set_max_page_bytes(&mut self, bytes: usize) -> usize {
+        self.most_pages = (bytes / PAGE_BYTES).min(MAX_READ_PAGES);
+        self.pages * PAGE_BYTES
+    }
+
     /// Notes a page of a known run that a read gave.
     pub(super) fn note_page(&mut self, run: &RunName, position: PagePosition, page: ReadPage) {
-        let has_room = self.pages < MAX_READ_PAGES;
+        let has_room = self.pages < self.most_pages;
         let known = self.by_name.get_mut(&run.producer);
         if let Some(entry) = known.and_then(|known| known.runs.get_mut(&run.epoch)) {
             let before = entry.pages.len();
@@ -181,6 +195,13 @@ impl ProducerList {
         self.by_name
             .values_mut()
             .flat_map(|entry| entry.runs.values_mut())
+    }
+
+    /// The shortest interval of the runs that report.
+    pub(super) fn shortest_interval(&self, now: UnixNanos, lease_ns: u64) -> Option<Duration> {
+        let runs = self.by_name.values().flat_map(|entry| entry.runs.values());
+        let reporting = runs.filter(|run| run.is_alive(now, lease_ns));
+        reporting.filter_map(|run| run.interval).min()
     }
 
     /// The status of each producer.

@@ -5,7 +5,7 @@
 use tidegate_engine::{MergeRefusal, ProducerRun, UnixNanos, clock};
 
 use super::PageReader;
-use super::pages::ReadPage;
+use super::pages::{PagePosition, ReadPage};
 use super::records::KnownRecord;
 use crate::{
     DecodedPage, PageError, PageHeaders, PageKind, ProducerName, RecordDigest, RunName, StoredMessage,
@@ -22,8 +22,7 @@ const MAX_MESSAGE_AGE: u64 = 1_000_000_000;
 /// Where a page comes from, and when it was sent.
 struct PagePlace<'a> {
     run: &'a RunName,
-    /// The partition, and the number of the page.
-    page: (u16, u32),
+    page: PagePosition,
     sequence: u64,
     /// By the clock of the store.
     time: UnixNanos,
@@ -134,6 +133,7 @@ impl PageReader {
         if !fits || headers.epoch != place.run.epoch {
             return Err(PageError::Contradiction);
         }
+        entry.interval = Some(headers.interval);
         let (body, limits) = (&stored.message.body, self.config.limits);
         if headers.kind == PageKind::Bye {
             entry.note_good(place.page, place.sequence);

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
+mod lag;
+mod runs;
+
 use bytes::Bytes;
 use tidegate_engine::{
     AttributeFilter, Data, Function, Grouping, MergeMode, OnStale, Pattern, SeriesSource, SourceStatus,
@@ -36,6 +39,7 @@ fn message(number: u8, page: u32, kind: PageKind, sequence: u64, writer: PageWri
         sequence,
         epoch: 5,
         rules: 0,
+        interval: Duration::from_secs(1),
     };
     StoredMessage {
         message: StoreMessage {
@@ -70,7 +74,7 @@ fn caught_up(messages: impl IntoIterator<Item = StoredMessage>) -> PageReader {
     for stored in messages {
         reader.event(StoreEvent::Read(id, stored), NOW);
     }
-    reader.event(StoreEvent::Current(id), NOW);
+    reader.event(StoreEvent::Current(id, Duration::ZERO), NOW);
     reader
 }
 
@@ -98,7 +102,7 @@ fn a_replica_is_ready_when_its_read_is_current_and_until_it_is_behind() {
     assert_eq!(reader.poll(), None);
     reader.event(StoreEvent::Read(id, page(1, 1, 1)), NOW);
     assert_eq!(reader.status(NOW).state, ReplicaState::CatchingUp);
-    reader.event(StoreEvent::Current(id), NOW);
+    reader.event(StoreEvent::Current(id, Duration::ZERO), NOW);
     assert_eq!(reader.status(NOW).state, ReplicaState::Fresh);
     assert!(reader.is_ready(NOW + 4 * SECOND));
     assert_eq!(reader.status(NOW + 5 * SECOND).state, ReplicaState::Stale);
@@ -108,40 +112,6 @@ fn a_replica_is_ready_when_its_read_is_current_and_until_it_is_behind() {
     let (id, _) = reader.poll().unwrap();
     reader.event(StoreEvent::Read(id, page(1, 1, 1)), NOW + 6 * SECOND);
     assert!(!reader.is_ready(NOW + 6 * SECOND));
-}
-
-#[test]
-fn messages_of_one_part_of_the_store_do_not_keep_a_replica_ready() {
-    let mut reader = caught_up([page(1, 1, 1)]);
-    let id = reader.read.unwrap();
-    for second in 1..=9 {
-        let now = NOW + second * SECOND;
-        let mut stored = page(1, 1 + second, 1);
-        stored.time = now;
-        reader.event(StoreEvent::Read(id, stored), now);
-        // The last message that counts is that of the third second.
-        assert_eq!(reader.is_ready(now), second < 3 + 5, "{second}");
-    }
-    reader.event(StoreEvent::Current(id), NOW + 10 * SECOND);
-    assert!(reader.is_ready(NOW + 10 * SECOND));
-}
-
-#[test]
-fn old_messages_do_not_keep_a_replica_ready() {
-    let mut reader = caught_up([page(1, 1, 1)]);
-    let id = reader.read.unwrap();
-    let mut take = |sequence, arrives: u64, age: u64| {
-        let now = NOW + arrives;
-        let mut stored = page(1, sequence, 1);
-        stored.time = now - age;
-        reader.event(StoreEvent::Read(id, stored), now);
-        reader.status(now).lag_ns
-    };
-    // The first message arrives at once, so the clocks are equal.
-    assert_eq!(take(2, 0, 0), Some(0));
-    let lag = take(3, 2 * SECOND, 3 * SECOND / 2);
-    assert_eq!(lag, Some(2 * SECOND), "the store may have replaced others");
-    assert_eq!(take(4, 3 * SECOND, SECOND), Some(SECOND));
 }
 
 #[test]
@@ -271,11 +241,11 @@ fn a_gauge_that_has_not_changed_for_long_is_read_before_its_heartbeat() {
     for stored in messages() {
         reader.event(StoreEvent::Read(id, stored), NOW + SECOND);
     }
-    reader.event(StoreEvent::Current(id), NOW + SECOND);
+    reader.event(StoreEvent::Current(id, Duration::ZERO), NOW + SECOND);
     assert_eq!(shown(&mut reader), living);
     reader.tick(NOW + 4 * SECOND);
     assert_eq!(shown(&mut reader), living, "1 may have sent what was not read");
-    reader.event(StoreEvent::Current(id), NOW + 4 * SECOND);
+    reader.event(StoreEvent::Current(id, Duration::ZERO), NOW + 4 * SECOND);
     reader.tick(NOW + 4 * SECOND);
     assert_eq!(shown(&mut reader), None, "1 is silent");
 }
@@ -382,36 +352,6 @@ fn messages_of_other_clusters_and_contradictions_are_refused() {
     let mut kind = bye(1, 1);
     kind.message.subject = "tg.c.p.00.node-1.5.1".to_owned();
     assert_eq!(reader.take(&kind, false, NOW), Err(PageError::Contradiction));
-}
-
-#[test]
-fn a_run_with_a_refused_total_is_not_folded_here() {
-    let config = ReaderConfig {
-        merged: MergedLimits {
-            max_series: 0,
-            ..MergedLimits::default()
-        },
-        ..ReaderConfig::new("c")
-    };
-    let mut reader = PageReader::new(config, Vec::new(), &Arc::default()).unwrap();
-    reader.take(&page(1, 1, 1), false, NOW).unwrap();
-    assert_eq!(reader.stats().refused, 1);
-    assert!(reader.over_runs(NOW + 3600 * SECOND, 0, 0, 0).is_empty());
-}
-
-#[test]
-fn a_sequence_that_comes_again_shows_a_loss() {
-    let mut reader = caught_up([page(1, 10, 1)]);
-    let later = |sequence, time| StoredMessage {
-        time,
-        ..page(1, sequence, 1)
-    };
-    reader.take(&later(9, NOW - 1), false, NOW).unwrap();
-    assert_eq!(reader.stats().losses, 0, "a late message");
-    reader.take(&later(7, NOW + 1), false, NOW).unwrap();
-    assert_eq!(reader.stats().losses, 1);
-    reader.take(&later(8, NOW + 2), false, NOW).unwrap();
-    assert_eq!(reader.stats().losses, 1);
 }
 
 #[test]

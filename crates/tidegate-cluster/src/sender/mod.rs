@@ -394,6 +394,7 @@ impl PageSender {
             sequence: self.sequence,
             epoch,
             rules: self.config.rules,
+            interval: self.config.interval,
         };
         let message = StoreMessage {
             subject: Subject::Page { partition, run, page }.text(&self.config.cluster),

@@ -4,6 +4,7 @@
 //! state before them again.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 use tidegate_engine::UnixNanos;
 
@@ -96,7 +97,7 @@ impl Broker {
             })
         });
         for (client, id) in current.collect::<Vec<_>>() {
-            self.deliver(client, StoreEvent::Current(id), 0);
+            self.deliver(client, StoreEvent::Current(id, Duration::ZERO), 0);
         }
     }
 

@@ -44,7 +44,7 @@ pub(super) async fn read(engine: &DirectEngine) -> Vec<StoredMessage> {
     loop {
         match session.events.recv().await.unwrap() {
             StoreEvent::Read(_, stored) => messages.push(stored),
-            StoreEvent::Current(_) => return messages,
+            StoreEvent::Current(..) => return messages,
             _ => {}
         }
     }

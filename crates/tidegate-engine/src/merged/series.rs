@@ -2,16 +2,20 @@
 
 //! One series: the reports of all runs, the compacted totals, and the merged value.
 
+mod bytes;
+mod folding;
+mod levels;
+
 use std::cmp::Ordering;
-use std::collections::BTreeSet;
 use std::ops::Range;
 use std::sync::Arc;
 
+use self::bytes::bytes_beside;
 use super::item::{Head, Run, bounds, items, same_bounds};
 use super::report::{ReportKind, RunReport};
 use super::retained::{CompactedTotal, bytes_of, earlier};
 use super::total::MergedValue;
-use super::{MergedReading, ProducerId, RetainedTotal};
+use super::{MergedReading, ProducerId};
 use crate::budget::identity_bytes;
 use crate::{Key, Series, UnixNanos, Value};
 
@@ -89,24 +93,6 @@ impl MergedSeries {
         }
     }
 
-    /// The bytes that it has allocated.
-    pub(super) fn bytes(&self) -> usize {
-        let lists = self.runs.capacity() * size_of::<Box<Run>>()
-            + self.runs.len() * size_of::<Run>()
-            + self.compacted.capacity() * size_of::<(ProducerId, CompactedTotal)>();
-        self.fixed + lists + self.values + self.retained + self.shown_bytes()
-    }
-
-    /// Bytes of the merged value. They count before a reader computes it.
-    fn shown_bytes(&self) -> usize {
-        self.merged.bytes().max(self.largest)
-    }
-
-    /// Bytes that a value allocates.
-    fn bytes_of(&self, value: &Value) -> usize {
-        bytes_beside(self.bounds.as_ref(), value)
-    }
-
     pub(super) fn kind(&self) -> Option<ReportKind> {
         self.head.as_ref().map(|head| head.kind)
     }
@@ -177,37 +163,6 @@ impl MergedSeries {
 
     pub(super) fn is_empty(&self) -> bool {
         self.runs.is_empty() && self.compacted.is_empty()
-    }
-
-    /// Bytes that a report allocates beyond those of the one that it replaces.
-    pub(super) fn growth(&self, place: RunIndex, report: &RunReport) -> usize {
-        let new = self.bytes_of(&report.value);
-        let shown = bytes_of(&report.value).saturating_sub(self.shown_bytes());
-        match place {
-            RunIndex::Known(at) => {
-                let old = self
-                    .runs
-                    .get(at)
-                    .map_or(0, |run| self.bytes_of(&run.report.value));
-                shown + new.saturating_sub(old)
-            }
-            _ => {
-                let list = super::growth::<Box<Run>>(self.runs.len(), self.runs.capacity());
-                shown + new + list + size_of::<Run>()
-            }
-        }
-    }
-
-    /// Bytes that a compacted total allocates beyond those of the known one.
-    pub(super) fn growth_by_compacted(&self, producer: ProducerId, compacted: &CompactedTotal) -> usize {
-        let known = self.compacted_of(producer).map(CompactedTotal::bytes);
-        let list = if known.is_some() {
-            0
-        } else {
-            super::growth::<(ProducerId, CompactedTotal)>(self.compacted.len(), self.compacted.capacity())
-        };
-        let shown = compacted.largest().saturating_sub(self.shown_bytes());
-        shown + list + compacted.bytes().saturating_sub(known.unwrap_or(0))
     }
 
     /// Takes the report of a run in.
@@ -318,123 +273,6 @@ impl MergedSeries {
         }
     }
 
-    /// Folds the runs of an epoch, or all but the newest one of an epoch that goes on. Compacts the oldest folded runs of
-    /// the producer until `kept` are left. Gives the number of runs folded.
-    pub(super) fn fold(
-        &mut self,
-        producer: ProducerId,
-        epoch: UnixNanos,
-        is_over: bool,
-        kept: usize,
-    ) -> usize {
-        let range = self.runs_of(producer);
-        let runs = self.runs.get_mut(range).unwrap_or_default();
-        let of_epoch = |run: &Run| run.report.epoch == epoch && run.report.mode.is_retained();
-        let newest = runs.iter().filter(|run| of_epoch(run));
-        let newest = newest.map(|run| (run.report.sequence, run.report.start)).max();
-        let mut folded = 0;
-        for run in runs.iter_mut().filter(|run| of_epoch(run) && !run.is_folded) {
-            run.is_folded = is_over || Some((run.report.sequence, run.report.start)) != newest;
-            folded += usize::from(run.is_folded);
-        }
-        self.compact(producer, kept);
-        folded
-    }
-
-    /// Compacts in order of start and stops at a run that is not folded. The sum keeps its bits: it begins with these runs.
-    fn compact(&mut self, producer: ProducerId, kept: usize) {
-        let range = self.runs_of(producer);
-        let runs = self.runs.get(range.clone()).unwrap_or_default();
-        let folded = runs.iter().filter(|run| run.is_folded).count();
-        let first = runs.iter().take_while(|run| run.is_folded).count();
-        let surplus = folded.saturating_sub(kept).min(first);
-        if surplus == 0 {
-            return;
-        }
-        let mut total = self.compacted_of(producer).cloned().unwrap_or_default();
-        let shared = self.bounds.as_ref();
-        for run in self.runs.drain(range.start..range.start + surplus) {
-            self.values -= bytes_beside(shared, &run.report.value);
-            total.push(run.report);
-        }
-        self.set_compacted(producer, total);
-    }
-
-    fn set_compacted(&mut self, producer: ProducerId, total: CompactedTotal) {
-        match self.compacted.binary_search_by_key(&producer, |(id, _)| *id) {
-            Ok(at) => {
-                if let Some((_, known)) = self.compacted.get_mut(at) {
-                    self.retained -= known.bytes();
-                    self.retained += total.bytes();
-                    *known = total;
-                }
-            }
-            Err(at) => {
-                self.retained += total.bytes();
-                self.compacted.insert(at, (producer, total));
-            }
-        }
-        self.recompute();
-    }
-
-    /// Merges the compacted total of a producer. Says whether either of the two totals lacked a run.
-    pub(super) fn join_compacted(&mut self, producer: ProducerId, compacted: CompactedTotal) -> bool {
-        let (mut total, is_new) = match self.compacted_of(producer) {
-            Some(known) if *known == compacted => return false,
-            Some(known) => (known.clone(), false),
-            None => (compacted.clone(), true),
-        };
-        let lacks_runs = !is_new && total.join(compacted);
-        self.remove(|run| {
-            let report = &run.report;
-            report.producer == producer && report.mode.is_retained() && total.contains(report.start)
-        });
-        self.set_compacted(producer, total);
-        lacks_runs
-    }
-
-    /// Whether a run has a level here.
-    pub(super) fn has_level(&self, producer: ProducerId, epoch: UnixNanos) -> bool {
-        let runs = self.runs.get(self.runs_of(producer)).unwrap_or_default();
-        let mut reports = runs.iter().map(|run| &run.report);
-        reports.any(|report| report.epoch == epoch && !report.mode.is_retained())
-    }
-
-    /// Hides the levels of runs.
-    pub(super) fn hide_levels(&mut self, runs: &BTreeSet<(ProducerId, UnixNanos)>) {
-        let mut is_changed = false;
-        for run in self.runs.iter_mut().filter(|run| !run.is_hidden) {
-            let report = &run.report;
-            if !report.mode.is_retained() && runs.contains(&(report.producer, report.epoch)) {
-                (run.is_hidden, is_changed) = (true, true);
-            }
-        }
-        if is_changed {
-            self.recompute();
-        }
-    }
-
-    /// Makes the hidden levels of a run count again. Gives the number of runs that no longer count.
-    pub(super) fn show_levels(&mut self, producer: ProducerId, epoch: UnixNanos) -> usize {
-        let mut excluded = 0;
-        for at in self.runs_of(producer) {
-            let run = self.runs.get_mut(at);
-            if let Some(run) = run.filter(|run| run.is_hidden && run.report.epoch == epoch) {
-                run.is_hidden = false;
-                excluded += self.account_for(at, None).excluded;
-            }
-        }
-        excluded
-    }
-
-    /// Removes the levels of runs.
-    pub(super) fn drop_levels(&mut self, runs: &BTreeSet<(ProducerId, UnixNanos)>) {
-        self.remove(|run| {
-            let report = &run.report;
-            !report.mode.is_retained() && runs.contains(&(report.producer, report.epoch))
-        });
-    }
-
     fn remove(&mut self, which: impl Fn(&Run) -> bool) {
         let before = self.runs.len();
         let shared = self.bounds.as_ref();
@@ -480,32 +318,4 @@ impl MergedSeries {
             value: self.merged.value()?,
         })
     }
-
-    /// The total of a producer that a replica publishes; `None`: none of its runs is folded.
-    pub(super) fn retained(&self, producer: ProducerId) -> Option<RetainedTotal> {
-        let runs = self.runs.get(self.runs_of(producer)).unwrap_or_default();
-        let folded = runs.iter().filter(|run| run.is_folded);
-        let retained = RetainedTotal {
-            producer,
-            compacted: self.compacted_of(producer).cloned(),
-            runs: folded.map(|run| run.report.clone()).collect(),
-        };
-        (retained.compacted.is_some() || !retained.runs.is_empty()).then_some(retained)
-    }
-
-    /// The bytes that it has allocated, recounted.
-    #[cfg(test)]
-    pub(super) fn counted_bytes(&self) -> usize {
-        let values = self.runs.iter().map(|run| self.bytes_of(&run.report.value));
-        let compacted = self.compacted.iter().map(|(_, total)| total.bytes());
-        let lists = self.bytes() - self.values - self.retained;
-        lists + values.sum::<usize>() + compacted.sum::<usize>()
-    }
-}
-
-/// Bytes that a value allocates beside the `shared` bounds.
-fn bytes_beside(shared: Option<&Arc<[f64]>>, value: &Value) -> usize {
-    let both = bounds(value).zip(shared);
-    let is_shared = both.is_some_and(|(one, shared)| Arc::ptr_eq(one, shared));
-    if is_shared { value.bytes() } else { bytes_of(value) }
 }

@@ -140,6 +140,11 @@ async fn a_purge_removes_the_pages_up_to_a_sequence() {
     machine.stored(publish(2, 1)).await;
     assert_eq!(machine.everything().await.len(), 4);
     assert_eq!(
+        machine.call(StoreCall::Purge(run(1), 0)).await,
+        Ok(StoreReply::Purged)
+    );
+    assert_eq!(Machine::new(&engine).everything().await.len(), 4);
+    assert_eq!(
         machine.call(StoreCall::Purge(run(1), through)).await,
         Ok(StoreReply::Purged)
     );

@@ -68,7 +68,7 @@ impl Machine {
                 assert_eq!(self.done.insert(id, result), None, "a call ends once");
             }
             StoreEvent::Read(id, stored) => self.reads.push((id, stored)),
-            StoreEvent::Current(id) => {
+            StoreEvent::Current(id, _) => {
                 self.current.insert(id);
             }
             StoreEvent::Connected => self.connections += 1,

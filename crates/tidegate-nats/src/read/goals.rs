@@ -6,6 +6,7 @@
 //! reaches it: the newer one lies behind what was pending. So one goal does not show that the read has the newest values.
 //! If the read reaches two goals one after the other within the interval of the producers, it does: a message that was
 //! replaced on the way to the first goal has a successor before the second one, and nobody replaces the successor so soon.
+//! The reader knows the intervals, so it gets the time that both goals took.
 
 use std::time::Duration;
 
@@ -14,7 +15,7 @@ use tokio::time::Instant;
 /// The time from one pair of goals to the next.
 const PAIR_INTERVAL: Duration = Duration::from_millis(900);
 
-/// A read that takes longer for two goals may have missed values. It is the default interval of producers.
+/// A read that takes longer for two goals may have missed values: it is the default interval of producers.
 const MAX_PAIR_TIME: Duration = Duration::from_secs(1);
 
 /// An answer that was asked for longer ago says nothing of what is pending now. The process was suspended, or the network
@@ -37,8 +38,8 @@ pub(super) enum GoalProgress {
     Waiting,
     /// A goal is reached.
     Reached,
-    /// A second goal is reached: the read is current as of the first one.
-    Current,
+    /// A second goal is reached after this time: the read is current as of the first one.
+    Current(Duration),
 }
 
 /// The goals of a read.
@@ -96,8 +97,9 @@ impl ReadGoals {
             return GoalProgress::Waiting;
         }
         let first = self.first.take();
-        if first.is_some_and(|first| now.saturating_duration_since(first) <= MAX_PAIR_TIME) {
-            return GoalProgress::Current;
+        let time = first.map(|first| now.saturating_duration_since(first));
+        if let Some(time) = time.filter(|time| *time <= MAX_PAIR_TIME) {
+            return GoalProgress::Current(time);
         }
         self.first = Some(self.goal.asked);
         GoalProgress::Reached
@@ -122,7 +124,8 @@ mod tests {
         );
         goals.offer(6, after(300));
         assert_eq!(goals.reach(5, after(400)), GoalProgress::Waiting);
-        assert_eq!(goals.reach(6, after(500)), GoalProgress::Current);
+        let time = Duration::from_millis(500);
+        assert_eq!(goals.reach(6, after(500)), GoalProgress::Current(time));
         // The next pair begins later.
         goals.offer(7, after(600));
         assert_eq!(goals.reach(7, after(600)), GoalProgress::Waiting);
@@ -150,9 +153,9 @@ mod tests {
     }
 
     /// Reads with a constant lag, in milliseconds. A message of a subject of its own is stored in each, and one of a producer
-    /// in each second. Gives how often the read is current, and the age of the newest value of the producer then, at most.
-    fn read_with_lag(lag: u64) -> (usize, u64) {
-        const PRODUCER: u64 = 1_000;
+    /// in each `interval`. Gives how often the reader takes the read as current, and the age of the newest value of the
+    /// producer then, at most.
+    fn read_with_lag(lag: u64, interval: u64) -> (usize, u64) {
         let begun = Instant::now();
         let at = |millis| begun + Duration::from_millis(millis);
         let mut goals = ReadGoals::new(u64::MAX, begun);
@@ -160,8 +163,8 @@ mod tests {
         for now in 10_000..30_000 {
             // The consumer gives what was stored before the lag. The producer has replaced what is older than its interval.
             let stored = now - lag;
-            if stored.is_multiple_of(PRODUCER) {
-                if lag >= PRODUCER {
+            if stored.is_multiple_of(interval) {
+                if lag >= interval {
                     continue;
                 }
                 newest = stored;
@@ -169,11 +172,14 @@ mod tests {
             given += 1;
             // All that was stored since, of which the producer has one at most.
             let of_producer = (stored + 1..=now)
-                .filter(|time| time.is_multiple_of(PRODUCER))
+                .filter(|time| time.is_multiple_of(interval))
                 .count() as u64;
             let pending = lag - of_producer.saturating_sub(1);
             goals.offer(given + pending, at(now));
-            if goals.reach(given, at(now)) == GoalProgress::Current {
+            let GoalProgress::Current(time) = goals.reach(given, at(now)) else {
+                continue;
+            };
+            if time <= Duration::from_millis(interval) {
                 times += 1;
                 oldest = oldest.max(now - newest);
             }
@@ -183,14 +189,23 @@ mod tests {
 
     #[test]
     fn a_read_that_misses_values_of_a_producer_is_never_current() {
-        for lag in [0, 10, 100, 300, 450] {
-            let (times, oldest) = read_with_lag(lag);
-            assert!(times > 5, "{lag} ms: {times} times");
-            assert!(oldest <= 2_000, "{lag} ms: a value is {oldest} ms old");
+        let quick_enough: [(u64, &[u64]); 2] = [(1_000, &[0, 10, 100, 300, 450]), (200, &[0, 10, 50, 90])];
+        for (interval, lags) in quick_enough {
+            for lag in lags {
+                let (times, oldest) = read_with_lag(*lag, interval);
+                assert!(times > 5, "{lag} of {interval} ms: {times} times");
+                assert!(
+                    oldest <= 2 * interval,
+                    "{lag} of {interval} ms: a value is {oldest} ms old"
+                );
+            }
         }
         // One goal takes less than 1.5 s, and the values of the producer are never read.
-        for lag in [1_001, 1_200, 1_400, 3_000] {
-            assert_eq!(read_with_lag(lag).0, 0, "{lag} ms");
+        let too_slow: [(u64, &[u64]); 2] = [(1_000, &[1_001, 1_200, 1_400, 3_000]), (200, &[201, 300, 450])];
+        for (interval, lags) in too_slow {
+            for lag in lags {
+                assert_eq!(read_with_lag(*lag, interval).0, 0, "{lag} of {interval} ms");
+            }
         }
     }
 }

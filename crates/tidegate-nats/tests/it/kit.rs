@@ -258,8 +258,8 @@ impl Session {
 
     /// Waits until a read has given all.
     pub(crate) async fn caught_up(&mut self, id: CallId) {
-        self.find(|event| (*event == StoreEvent::Current(id)).then_some(()))
-            .await;
+        let is_current = |event: &StoreEvent| matches!(event, StoreEvent::Current(read, _) if *read == id);
+        self.find(|event| is_current(event).then_some(())).await;
     }
 
     /// All messages of a read of everything, until it has given all.

@@ -97,7 +97,8 @@ impl<T> Latest<T> {
     }
 }
 
-/// Renders the gateway's own metrics in Prometheus's text format. It takes milliseconds.
+/// Renders the gateway's own metrics in Prometheus's text format, as components have recorded them. Counts of ledgers and the
+/// usage of the process are those of the last scrape. It takes milliseconds.
 pub struct OwnMetrics(pub Box<dyn Fn() -> String + Send + Sync>);
 
 /// One value of each type. The first caller that asks for a type creates its value.

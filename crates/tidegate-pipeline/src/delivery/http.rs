@@ -22,7 +22,7 @@ use crate::batch::ClientMetadata;
 use crate::component::auth::Credentials;
 use crate::component::{ComponentError, Context, Held, Shared};
 use crate::net::auth::AuthConfig;
-use crate::net::client::{Connector, UseTls, http_client};
+use crate::net::client::{Connector, UseTls, error_chain, http_client};
 use crate::net::measured::Measured;
 use crate::net::tls::{ALPN_HTTP, ALPN_HTTP1};
 use crate::net::url::Url;
@@ -314,12 +314,6 @@ impl HttpClient {
             _held: held,
         })
     }
-}
-
-/// An error with its causes. The text of hyper is only "client error".
-pub fn error_chain(error: &dyn std::error::Error) -> String {
-    let causes = std::iter::successors(error.source(), |cause| cause.source());
-    causes.fold(error.to_string(), |text, cause| format!("{text}: {cause}"))
 }
 
 #[cfg(test)]

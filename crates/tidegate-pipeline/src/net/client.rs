@@ -43,6 +43,19 @@ pub fn http_client() -> Builder {
     client
 }
 
+/// An error with its causes. The text of hyper is only "client error". A cause that the text already has is left out.
+pub fn error_chain(error: &dyn std::error::Error) -> String {
+    let causes = std::iter::successors(error.source(), |cause| cause.source());
+    causes.fold(error.to_string(), |text, cause| {
+        let cause = cause.to_string();
+        if text.contains(&cause) {
+            text
+        } else {
+            format!("{text}: {cause}")
+        }
+    })
+}
+
 /// The use of TLS.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum UseTls {

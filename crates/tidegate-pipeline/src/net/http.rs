@@ -228,6 +228,7 @@ where
         over_memory,
         is_proxied,
         endpoint,
+        component,
     } = connection;
     let activity = Arc::new(Activity::new(config.served_by.clone()));
     let requests = activity.clone();
@@ -306,7 +307,7 @@ where
         () = sleep(config.max_age) => grace = Some(age_grace),
         of_idle = activity.idle(config, &crowd, &over_memory) => (grace, grace_of_requests) = (Some(of_idle), age_grace),
         () = answers::stalled(answers.as_deref(), config.max_stall) => {
-            tracing::debug!(?peer, "takes nothing of its answer: the connection is cut");
+            tracing::debug!(component = &*component, ?peer, "takes nothing of its answer: the connection is cut");
             return count_ended(&endpoint, Ended::Stalled);
         }
     };
@@ -333,7 +334,7 @@ where
         {
             activity.served_by.count(Why::Head);
         }
-        tracing::debug!(?peer, %error, "connection ended");
+        tracing::debug!(component = &*component, ?peer, %error, "connection ended");
     }
 }
 

@@ -187,7 +187,7 @@ impl PageServer {
             served_by: ServedBy::component(base.id.clone(), base.shared.memory.clone()),
             pages,
         };
-        let server = handler.open(config).await;
+        let server = handler.open(&base.path, config).await;
         let server = server.map_err(|error| base.error(error.to_string()))?;
         tracing::info!(component = %base.path, endpoint = %server.local(), "serving");
         *self.lock() = Some(server);
@@ -229,7 +229,7 @@ pub async fn serve(
         served_by: ServedBy::component(id.clone(), memory),
         pages,
     };
-    handler.open(config).await
+    handler.open(id, config).await
 }
 
 /// Handles requests before they reach the pages.
@@ -241,9 +241,11 @@ struct Handler {
 }
 
 impl Handler {
-    async fn open(self, config: ServerConfig<'_>) -> Result<Server, StartError> {
+    async fn open(self, component: &Arc<str>, config: ServerConfig<'_>) -> Result<Server, StartError> {
         let tls = config.tls.map(|tls| tls.build(tls::ALPN_HTTP)).transpose()?;
-        let limits = ConnectionLimits::new(config.max_connections, config.max_connections_per_peer).over(tls);
+        let limits = ConnectionLimits::new(config.max_connections, config.max_connections_per_peer)
+            .of(component)
+            .over(tls);
         let listener = Listener::bind(config.endpoint, config.socket).await?;
         let cors = self.pages.cors().and_then(|cors| {
             let methods = [Method::GET, Method::POST, Method::OPTIONS];

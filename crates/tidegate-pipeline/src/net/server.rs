@@ -58,6 +58,8 @@ pub struct Connection {
     pub is_proxied: bool,
     /// The endpoint of the listener, as a label.
     pub endpoint: Arc<str>,
+    /// The path of the component that listens, for log lines.
+    pub component: Arc<str>,
 }
 
 /// The reason of the early end of a connection.
@@ -128,6 +130,7 @@ impl Server {
             is_proxied: limits.max_per_peer.connections >= limits.max_connections,
             log_limits: AcceptLogLimits::default(),
             tls: limits.tls,
+            component: limits.component,
             stopping: server.stopping.clone(),
             abandon: server.abandon.clone(),
             tasks: server.tasks.clone(),
@@ -204,6 +207,8 @@ struct AcceptLoop {
     is_proxied: bool,
     log_limits: AcceptLogLimits,
     tls: Option<Arc<TlsServer>>,
+    /// The path of the component that listens.
+    component: Arc<str>,
     stopping: CancellationToken,
     abandon: CancellationToken,
     tasks: TaskTracker,
@@ -222,8 +227,8 @@ impl AcceptLoop {
                     Ok(stream) => self.spawn(stream, handler.clone(), slot),
                     Err(error) => {
                         if let Some(repeated) = self.log_limits.accept_errors.ready() {
-                            let endpoint = &self.endpoint;
-                            tracing::warn!(%endpoint, %error, repeated, "can't accept a connection");
+                            let (component, endpoint) = (&*self.component, &self.endpoint);
+                            tracing::warn!(component, %endpoint, %error, repeated, "can't accept a connection");
                         }
                         count_ended(&self.endpoint, Ended::Accept);
                         tokio::time::sleep(ACCEPT_RETRY).await;
@@ -247,10 +252,10 @@ impl AcceptLoop {
         let (tls, stopping, abandon) = (self.tls.clone(), self.stopping.clone(), self.abandon.clone());
         let (crowd, is_proxied) = (self.slots.crowd.clone(), self.is_proxied);
         let over_memory = self.over_memory.clone();
-        let endpoint = self.endpoint.clone();
+        let (endpoint, component) = (self.endpoint.clone(), self.component.clone());
         let serve = async move {
             let secured = stopping
-                .run_until_cancelled(secure(stream, peer, tls, &crowd))
+                .run_until_cancelled(secure(stream, peer, tls, &crowd, &component))
                 .await;
             let stream = match secured {
                 Some(Ok(stream)) => stream,
@@ -266,6 +271,7 @@ impl AcceptLoop {
                 over_memory,
                 is_proxied,
                 endpoint,
+                component,
             })
             .await;
         };
@@ -281,6 +287,7 @@ impl AcceptLoop {
         if let Some(repeated) = self.log_limits.refused_peers.ready() {
             let most = self.max_per_peer.connections;
             tracing::warn!(
+                component = &*self.component,
                 %endpoint,
                 ?peer,
                 most,

@@ -34,6 +34,11 @@ async fn start(endpoint: &str, limits: ConnectionLimits) -> Server {
     Server::start(listener, limits, echo)
 }
 
+async fn start_tls(tls: &TlsServerConfig) -> Server {
+    let limits = ConnectionLimits::plain(8).over(Some(tls.build(&[]).unwrap()));
+    start("127.0.0.1:0", limits).await
+}
+
 async fn connect(server: &Server) -> TcpStream {
     match server.local() {
         Endpoint::Tcp { host, port } => TcpStream::connect((host.as_str(), *port)).await.unwrap(),
@@ -178,11 +183,7 @@ async fn mutual_tls_takes_known_clients_and_no_others() {
         client_ca_file: Some(ca_file.clone()),
         ..TlsServerConfig::default()
     };
-    let limits = ConnectionLimits {
-        tls: Some(tls.build(&[]).unwrap()),
-        ..ConnectionLimits::plain(8)
-    };
-    let server = start("127.0.0.1:0", limits).await;
+    let server = start_tls(&tls).await;
 
     let (cert, key) = leaf(&issuer, "client.test");
     let known = TlsClientConfig {
@@ -247,11 +248,7 @@ async fn refusal((cert, key): (String, String), trusted: String) -> Option<Strin
         key_pem: secret(key),
         ..TlsServerConfig::default()
     };
-    let limits = ConnectionLimits {
-        tls: Some(tls.build(&[]).unwrap()),
-        ..ConnectionLimits::plain(8)
-    };
-    let server = start("127.0.0.1:0", limits).await;
+    let server = start_tls(&tls).await;
     let client = TlsClientConfig {
         ca_pem: secret(trusted),
         server_name_override: Some("gateway.test".to_owned()),
@@ -261,6 +258,21 @@ async fn refusal((cert, key): (String, String), trusted: String) -> Option<Strin
     let url = format!("https://{}/", server.local());
     let refused = connector.connect(url.parse().unwrap()).await.err();
     refused.map(|error| error.to_string())
+}
+
+#[test]
+fn the_text_of_an_error_names_each_cause_once() {
+    #[derive(Debug, thiserror::Error)]
+    enum Caused {
+        #[error("client error")]
+        Client(#[source] std::io::Error),
+        #[error("client error: {0}")]
+        Repeated(#[source] std::io::Error),
+    }
+    let refused = || std::io::Error::other("refused");
+    for error in [Caused::Client(refused()), Caused::Repeated(refused())] {
+        assert_eq!(client::error_chain(&error), "client error: refused");
+    }
 }
 
 #[tokio::test]
@@ -307,11 +319,7 @@ async fn a_renewed_certificate_is_served_without_restart_and_a_broken_one_not() 
         reload_interval: Duration::from_millis(10),
         ..TlsServerConfig::default()
     };
-    let limits = ConnectionLimits {
-        tls: Some(tls.build(&[]).unwrap()),
-        ..ConnectionLimits::plain(8)
-    };
-    let server = start("127.0.0.1:0", limits).await;
+    let server = start_tls(&tls).await;
     let client = TlsClientConfig {
         insecure_skip_verify: true,
         server_name_override: Some("gateway.test".to_owned()),
@@ -360,11 +368,7 @@ async fn a_client_takes_up_a_renewed_authority_and_certificate_of_its_own() {
         client_ca_file: Some(file("server-ca.pem")),
         ..TlsServerConfig::default()
     };
-    let limits = ConnectionLimits {
-        tls: Some(server.build(&[]).unwrap()),
-        ..ConnectionLimits::plain(8)
-    };
-    let server = start("127.0.0.1:0", limits).await;
+    let server = start_tls(&server).await;
     client_files(&old, &old_issuer);
     let config = TlsClientConfig {
         ca_file: Some(file("ca.pem")),

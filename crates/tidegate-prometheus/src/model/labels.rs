@@ -86,6 +86,16 @@ impl LabelSet {
         self.0.is_empty()
     }
 
+    /// The labels as `a=1,b=2`.
+    #[cfg(any(test, feature = "testing"))]
+    pub fn pairs(&self) -> String {
+        let pairs: Vec<_> = self
+            .iter()
+            .map(|(name, value)| format!("{name}={value}"))
+            .collect();
+        pairs.join(",")
+    }
+
     fn find(&self, name: &str) -> Result<usize, usize> {
         self.0.binary_search_by(|(known, _)| known.as_str().cmp(name))
     }

@@ -1,20 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 
 use super::*;
-use tidegate_config::parse_text;
+use tidegate_config::{Decode, parse_text};
 
 /// `a=1,b=2` as labels.
 fn labels(text: &str) -> Labels {
     let pairs = text.split(',').filter_map(|pair| pair.split_once('='));
     pairs.collect()
-}
-
-fn shown(labels: &Labels) -> String {
-    let pairs: Vec<_> = labels
-        .iter()
-        .map(|(name, value)| format!("{name}={value}"))
-        .collect();
-    pairs.join(",")
 }
 
 fn rules(yaml: &str) -> Result<Vec<Rule>, String> {
@@ -235,7 +227,7 @@ fn every_action_does_what_prometheus_does() {
         let rules = rules(yaml).unwrap_or_else(|problems| panic!("{yaml}: {problems}"));
         let mut labels = labels(before);
         let after = if apply(&rules, Validation::Utf8, &mut labels) {
-            shown(&labels)
+            labels.pairs()
         } else {
             "DROPPED".to_owned()
         };
@@ -319,5 +311,5 @@ fn names_are_held_to_the_scheme() {
     let rules = rules("[{source_labels: [a], target_label: '$1', replacement: x}]").unwrap();
     let mut set = labels("a=b.c");
     assert!(apply(&rules, Validation::Legacy, &mut set));
-    assert_eq!(shown(&set), "a=b.c");
+    assert_eq!(set.pairs(), "a=b.c");
 }

@@ -37,7 +37,7 @@ impl Running {
             let next = tokio::time::timeout(Duration::from_secs(20), self.findings.recv());
             let (from, found) = next.await.expect("a finding in time").expect("it runs");
             if from == source {
-                return found.labels.iter().map(shown).collect();
+                return found.labels.iter().map(Labels::pairs).collect();
             }
         }
     }
@@ -47,14 +47,6 @@ impl Running {
         self.tasks.close();
         self.tasks.wait().await;
     }
-}
-
-fn shown(labels: &Labels) -> String {
-    let pairs: Vec<_> = labels
-        .iter()
-        .map(|(name, value)| format!("{name}={value}"))
-        .collect();
-    pairs.join(",")
 }
 
 #[test]

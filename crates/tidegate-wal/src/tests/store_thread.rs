@@ -23,7 +23,7 @@ fn store(directory: &TempDir, fsync: Fsync, quota: u64) -> (Store, Recovered, Ar
     (store, recovered, notify)
 }
 
-fn data(text: &str, claimed: bool) -> (Append, oneshot::Receiver<Result<(), String>>) {
+fn data(text: &str, claimed: bool) -> (Append, oneshot::Receiver<Result<(), NotKept>>) {
     let (done, kept) = oneshot::channel();
     let append = Append {
         tag: 0,
@@ -164,7 +164,7 @@ async fn a_disk_that_fails_says_so_gives_the_data_back_and_is_tried_again() {
     std::fs::rename(directory.path(), &aside).unwrap();
     let (append, kept) = data("nobody has it", false);
     store.append(append);
-    let why = kept.await.unwrap().unwrap_err();
+    let why = kept.await.unwrap().unwrap_err().to_string();
     assert!(why.contains("No such file"), "{why}");
     notify.notified().await;
     let completions = store.collect();
@@ -184,4 +184,40 @@ async fn a_disk_that_fails_says_so_gives_the_data_back_and_is_tried_again() {
     store.append(append);
     kept.await.unwrap().unwrap();
     assert_eq!(store.backlog(), 4);
+}
+
+#[tokio::test]
+async fn a_closed_log_refuses_data_and_gives_back_what_no_one_else_has() {
+    let directory = tempfile::tempdir().unwrap();
+    let (quota, notify) = (Quota::new(1 << 20), Arc::new(Notify::new()));
+    let opened = Store::open(
+        "exporters::x".into(),
+        directory.path(),
+        &rules(1000),
+        quota.clone(),
+        notify.clone(),
+        None,
+    );
+    let (store, _) = opened.unwrap();
+    let share = store.reserve(2000).unwrap();
+    assert!(share.is_some());
+    store.close();
+    let reserved = quota.used();
+    let (claimed, answer) = data("in memory", true);
+    store.append(Append { share, ..claimed });
+    assert_eq!(answer.await, Ok(Err(NotKept::Closed)));
+    assert_eq!(quota.used(), reserved - 2000, "its space is free again");
+    assert!(store.collect().failed.is_empty());
+
+    let (unread, answer) = data("nobody has it", false);
+    store.append(unread);
+    assert_eq!(answer.await, Ok(Err(NotKept::Closed)));
+    notify.notified().await;
+    let completions = store.collect();
+    assert_eq!(completions.failed.len(), 1);
+    store.taken(completions.items);
+    assert_eq!(store.backlog(), 0);
+    drop(store);
+    let (_, recovered, _) = self::store(&directory, Fsync::Never, u64::MAX);
+    assert_eq!(recovered.records, 0);
 }

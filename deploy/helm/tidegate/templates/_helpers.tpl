@@ -121,3 +121,13 @@ extra.yaml: |
   {{- .extraConfig | toPrettyJson | nindent 2 }}
 {{- end }}
 {{- end }}
+
+{{/* The text of a file of `files/`. With `docsUrl`, the paths of documents in it are addresses. `runbook_url` is the annotation that
+Grafana and others show as a link, so a path is not called so. */}}
+{{- define "tidegate.linked" -}}
+{{- if .root.Values.docsUrl -}}
+{{- .text | replace "runbook: docs/" "runbook_url: docs/" | replace "docs/" (printf "%s/" .root.Values.docsUrl) -}}
+{{- else -}}
+{{- .text -}}
+{{- end -}}
+{{- end }}

@@ -97,7 +97,7 @@ pub(super) fn run(args: &ConvertArgs) -> Result<(), Failure> {
     let mut converted = convert(root, format, &args.remote_write_urls, &problems, &mut report);
     let note = converted
         .as_mut()
-        .and_then(|root| add_admin(root, args.with_admin));
+        .and_then(|root| admin::complete(root, args.with_admin));
     eprint!("{}", report.text(problems.sources()));
     let Some(root) = converted else {
         eprintln!("nothing could be converted: no pipeline has both a receiver and an exporter");
@@ -128,18 +128,6 @@ fn convert(
         SourceFormat::Vmagent => prometheus::draft(root, urls, true, report),
     };
     prune::valid(draft, problems, report)
-}
-
-/// Adds the extension `admin` if it is wanted and missing. Returns the remark about it.
-fn add_admin(root: &mut Node, is_wanted: bool) -> Option<&'static str> {
-    if admin::is_in(root) {
-        return None;
-    }
-    if !is_wanted {
-        return Some(admin::MISSING);
-    }
-    admin::add(root);
-    Some(admin::ADDED)
 }
 
 /// The format that was asked for, or that the sections of the file show.

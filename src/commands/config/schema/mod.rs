@@ -37,8 +37,8 @@ pub(super) fn run() -> Result<(), Failure> {
 
 /// The schema of the whole configuration.
 ///
-/// No section is required: several files may make one configuration. There is no title: editors would show it above the text
-/// of each option.
+/// No section is required, because several files may form one configuration. The schema has no title, because editors would
+/// show it above the text of each option.
 fn schema() -> Value {
     let components = components::all();
     let mut definitions = Definitions::default();

@@ -1,16 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 
-//! `status/stream`: status pages as server-sent events, for readers that stay. Each topic is computed once a second for all
-//! its readers together, only while it has readers, and sent only when it has changed.
+//! `status/stream`: status pages as server-sent events, for readers that stay. One task computes all topics that have readers
+//! once a second, and then wakes all readers. A topic is sent only when it has changed, and its readers share its bytes.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
 use http::StatusCode;
 use parking_lot::Mutex;
 use serde_json::json;
+use tokio::sync::Notify;
 use tokio::sync::watch::{Receiver, Sender};
-use tokio::time::{MissedTickBehavior, interval};
+use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 
 use super::routes::Route;
@@ -23,8 +25,12 @@ use crate::watch::{Backlog, Ended, backlog};
 /// The path of the stream.
 pub(super) const PATH: &str = "/api/v1/status/stream";
 
-/// The interval at which a topic is computed.
+/// The interval at which topics are computed.
 const INTERVAL: Duration = Duration::from_secs(1);
+
+/// The time in which expressions of composites are computed for a page. The page has the last value of a slower one, so that it
+/// does not delay other topics.
+const MAX_REFRESH: Duration = Duration::from_millis(250);
 
 /// A stream on which nothing happens shows with this interval that it is alive.
 const ALIVE: Duration = Duration::from_secs(10);
@@ -53,30 +59,44 @@ const TOPICS: [&str; 10] = [
 ];
 
 /// All topics.
-pub(super) struct Feeds([Arc<Feed>; TOPICS.len()]);
+pub(super) struct Feeds {
+    topics: [Feed; TOPICS.len()],
+    /// Wakes all readers when the topics of a second are computed.
+    ticks: Sender<()>,
+    /// Wakes the task: a new reader may wait for the first page of a topic.
+    arrivals: Notify,
+    /// Whether a task computes the topics.
+    is_computed: Mutex<bool>,
+}
 
 /// A topic with its newest page.
 struct Feed {
     topic: &'static str,
-    /// The newest page; empty while nobody reads.
-    newest: Sender<Arc<str>>,
-    /// Whether a task computes it.
-    is_computed: Mutex<bool>,
+    /// The newest page; `None` while nobody reads.
+    newest: Sender<Option<Event>>,
+}
+
+/// The topics of one reader.
+struct FeedReader {
+    ticks: Receiver<()>,
+    topics: Vec<Receiver<Option<Event>>>,
 }
 
 impl Feeds {
     pub(super) fn new() -> Self {
-        Self(TOPICS.map(|topic| {
-            Arc::new(Feed {
+        Self {
+            topics: TOPICS.map(|topic| Feed {
                 topic,
-                newest: Sender::new("".into()),
-                is_computed: Mutex::new(false),
-            })
-        }))
+                newest: Sender::new(None),
+            }),
+            ticks: Sender::new(()),
+            arrivals: Notify::new(),
+            is_computed: Mutex::new(false),
+        }
     }
 
     /// The feeds that a request asks for, each once; or the name that no topic has.
-    fn wanted<'a>(&self, request: &'a Request) -> Result<Vec<Arc<Feed>>, &'a str> {
+    fn wanted<'a>(&self, request: &'a Request) -> Result<Vec<&Feed>, &'a str> {
         let mut names: Vec<&str> = request.all("topic").collect();
         if names.is_empty() {
             names.push(DEFAULT);
@@ -84,32 +104,87 @@ impl Feeds {
         names.sort_unstable();
         names.dedup();
         let named = |name: &&'a str| {
-            let found = self.0.iter().find(|feed| feed.topic == *name);
-            found.cloned().ok_or(*name)
+            let found = self.topics.iter().find(|feed| feed.topic == *name);
+            found.ok_or(*name)
         };
         names.iter().map(named).collect()
+    }
+
+    /// Reads topics from now on.
+    fn subscribe(&self, wanted: &[&Feed]) -> FeedReader {
+        let newest = wanted.iter().map(|feed| {
+            let mut newest = feed.newest.subscribe();
+            newest.mark_changed();
+            newest
+        });
+        FeedReader {
+            topics: newest.collect(),
+            ticks: self.ticks.subscribe(),
+        }
+    }
+
+    /// Whether the caller has to start the task, because none runs.
+    fn begins(&self) -> bool {
+        let mut is_computed = self.is_computed.lock();
+        !std::mem::replace(&mut *is_computed, true)
+    }
+
+    /// Ends the task if nobody reads any more. A reader that comes later starts another one.
+    fn ends(&self) -> bool {
+        let mut is_computed = self.is_computed.lock();
+        if self.topics.iter().any(Feed::has_readers) {
+            return false;
+        }
+        *is_computed = false;
+        self.drop_unread();
+        true
+    }
+
+    /// Drops the pages that nobody reads.
+    fn drop_unread(&self) {
+        for feed in self.topics.iter().filter(|feed| !feed.has_readers()) {
+            feed.newest.send_replace(None);
+        }
+    }
+
+    /// The topics that have readers.
+    fn with_readers(&self) -> Vec<&Feed> {
+        self.topics.iter().filter(|feed| feed.has_readers()).collect()
+    }
+
+    /// The topics whose readers have no page yet.
+    fn without_page(&self) -> Vec<&Feed> {
+        let mut feeds = self.with_readers();
+        feeds.retain(|feed| feed.newest.borrow().is_none());
+        feeds
+    }
+
+    /// Replaces the pages that differ. Then it wakes all readers at once.
+    fn publish(&self, feeds: &[&Feed], pages: Vec<Event>) {
+        let mut is_new = false;
+        for (feed, page) in feeds.iter().zip(pages) {
+            is_new |= feed.update(page);
+        }
+        if is_new {
+            self.ticks.send_replace(());
+        }
     }
 }
 
 impl Feed {
-    /// Ends the computation if nobody reads any more. A reader that comes later starts another one.
-    fn ends(&self) -> bool {
-        let mut is_computed = self.is_computed.lock();
-        if self.newest.receiver_count() > 0 {
-            return false;
-        }
-        *is_computed = false;
-        self.newest.send_replace("".into());
-        true
+    fn has_readers(&self) -> bool {
+        self.newest.receiver_count() > 0
     }
 
-    /// Replaces the page if it differs.
-    fn update(&self, page: Arc<str>) {
+    /// Replaces the page if it differs. Returns whether it does.
+    fn update(&self, page: Event) -> bool {
         self.newest.send_if_modified(|newest| {
-            let is_new = **newest != *page;
-            *newest = page;
+            let is_new = newest.as_ref() != Some(&page);
+            if is_new {
+                *newest = Some(page);
+            }
             is_new
-        });
+        })
     }
 }
 
@@ -128,62 +203,75 @@ impl Api {
             Err(why) => return pages::busy(&why.to_string()),
         };
         let (to, events) = backlog(&self.shared, composites::last_word);
-        for feed in wanted {
-            let newest = self.subscribe(&feed);
-            let (share, to, stopping) = (share.clone(), to.clone(), self.stopping.clone());
-            tokio::spawn(async move {
-                let _until_it_ends = share;
-                publish_until(&stopping, feed.topic, newest, to).await;
-            });
+        let reader = self.feeds.subscribe(&wanted);
+        if self.feeds.begins() {
+            tokio::spawn(self.clone().compute_topics());
         }
+        self.feeds.arrivals.notify_one();
+        let stopping = self.stopping.clone();
+        tokio::spawn(async move {
+            let _until_it_ends = share;
+            publish_until(&stopping, reader, to).await;
+        });
         pages::events(events)
     }
 
-    /// Reads a topic from now on. The first reader starts its computation.
-    fn subscribe(self: &Arc<Self>, feed: &Arc<Feed>) -> Receiver<Arc<str>> {
-        let mut newest = feed.newest.subscribe();
-        newest.mark_changed();
-        let mut is_computed = feed.is_computed.lock();
-        if !*is_computed {
-            *is_computed = true;
-            tokio::spawn(self.clone().compute_topic(feed.clone()));
-        }
-        newest
-    }
-
-    /// Computes a topic while it has readers.
-    async fn compute_topic(self: Arc<Self>, feed: Arc<Feed>) {
+    /// Computes topics while they have readers.
+    async fn compute_topics(self: Arc<Self>) {
         let mut ticks = interval(INTERVAL);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
-            tokio::select! {
-                _ = ticks.tick() => {}
+            let feeds = tokio::select! {
+                biased;
                 () = self.stopping.cancelled() => return,
+                _ = ticks.tick() => {
+                    if self.feeds.ends() {
+                        return;
+                    }
+                    self.feeds.drop_unread();
+                    self.feeds.with_readers()
+                }
+                () = self.feeds.arrivals.notified() => self.feeds.without_page(),
+            };
+            if !feeds.is_empty() {
+                let topics = feeds.iter().map(|feed| feed.topic).collect();
+                let pages = self.events_of(topics).await;
+                self.feeds.publish(&feeds, pages);
             }
-            if feed.ends() {
-                return;
-            }
-            feed.update(self.page_of(feed.topic).await.into());
         }
+    }
+
+    /// The pages of topics, computed on one background thread.
+    async fn events_of(self: &Arc<Self>, topics: Vec<&'static str>) -> Vec<Event> {
+        if topics.contains(&COMPOSITES) {
+            // In time or not: the page has the last values.
+            let _ = timeout(MAX_REFRESH, composites::refresh_all(&self.shared)).await;
+        }
+        let api = self.clone();
+        let events = move || {
+            let events = topics.into_iter().map(|topic| api.event_of(topic));
+            events.collect::<Vec<_>>()
+        };
+        // It fails only at the end of the process: `event_of` does not panic.
+        in_background(events).await.unwrap_or_default()
     }
 
     /// The page of a topic, in the form of the API. It has no line breaks.
-    async fn page_of(self: &Arc<Self>, topic: &'static str) -> String {
-        let page = if topic == COMPOSITES {
-            composites::current(&self.shared).await
-        } else {
-            let api = self.clone();
-            in_background(move || api.page_at(topic)).await.ok()
+    fn event_of(&self, topic: &'static str) -> Event {
+        // A bug in one topic must not end the others.
+        let page = catch_unwind(AssertUnwindSafe(|| self.page_at(topic)));
+        let page = match page {
+            Ok(page) if page.len() <= MAX_BYTES => page,
+            Ok(_) => failed("too_large", "the page is too large for a stream"),
+            Err(_) => failed("internal", "a bug: see the log"),
         };
-        match page {
-            Some(page) if page.len() <= MAX_BYTES => page,
-            Some(_) => failed("too_large", "the page is too large for a stream"),
-            None => failed("internal", "a bug: see the log"),
-        }
+        Event::named(topic, &page)
     }
 
-    /// The page of a topic that has a route.
     fn page_at(&self, topic: &str) -> String {
+        if topic == COMPOSITES {
+            return composites::current(&self.shared);
+        }
         let path = format!("{API}{topic}");
         let Some(route) = Route::at(&path) else {
             return failed("not_found", "nothing here");
@@ -200,87 +288,155 @@ fn failed(kind: &str, why: &str) -> String {
     json!({"status": "error", "errorType": kind, "error": why}).to_string()
 }
 
-/// Sends the pages of a topic to one reader until the gateway stops, also while it waits for the reader.
-async fn publish_until(
-    stopping: &CancellationToken,
-    topic: &'static str,
-    newest: Receiver<Arc<str>>,
-    to: Backlog<Event>,
-) {
+/// Sends topics to one reader until the gateway stops, also while it waits for the reader.
+async fn publish_until(stopping: &CancellationToken, reader: FeedReader, to: Backlog<Event>) {
     // The stream has ended already, or ends with this task.
-    let _ = stopping.run_until_cancelled(publish(topic, newest, &to)).await;
+    let _ = stopping.run_until_cancelled(publish(reader, &to)).await;
 }
 
-/// Sends the pages of a topic to one reader. A slow one gets only the newest.
-async fn publish(
-    topic: &'static str,
-    mut newest: Receiver<Arc<str>>,
-    to: &Backlog<Event>,
-) -> Result<(), Ended> {
+/// Sends the topics that have changed to one reader. It has one task for all of them, so that one write to its connection has
+/// all pages of a second. A slow reader gets only the newest.
+async fn publish(mut reader: FeedReader, to: &Backlog<Event>) -> Result<(), Ended> {
+    let mut alive_at = Instant::now() + ALIVE;
     loop {
-        to.ready().await?;
-        let is_changed = tokio::select! {
-            changed = newest.changed() => match changed {
-                Ok(()) => true,
-                Err(_) => return Ok(()),
-            },
-            () = tokio::time::sleep(ALIVE) => false,
-            ended = to.ended() => return Err(ended),
-        };
-        let page = if is_changed {
-            newest.borrow_and_update().clone()
-        } else {
-            "".into()
-        };
-        if is_changed && page.is_empty() {
-            continue;
+        for newest in &mut reader.topics {
+            if newest.has_changed().is_ok_and(|is_changed| is_changed) {
+                to.ready().await?;
+                let page = newest.borrow_and_update().clone();
+                if let Some(page) = page {
+                    send(to, page).await?;
+                    alive_at = Instant::now() + ALIVE;
+                }
+            }
         }
-        let permit = to.reserve(page.len()).await?;
-        let event = match &*page {
-            "" => Event::Alive,
-            page => Event::Named(topic, page.to_owned()),
-        };
-        to.send(permit, event, page.len());
+        tokio::select! {
+            changed = reader.ticks.changed() => {
+                if changed.is_err() {
+                    return Ok(());
+                }
+            }
+            () = sleep_until(alive_at) => {
+                send(to, Event::alive()).await?;
+                alive_at = Instant::now() + ALIVE;
+            }
+            ended = to.ended() => return Err(ended),
+        }
     }
+}
+
+async fn send(to: &Backlog<Event>, event: Event) -> Result<(), Ended> {
+    let bytes = event.bytes();
+    let permit = to.reserve(bytes).await?;
+    to.send(permit, event, bytes);
+    Ok(())
 }
 
 #[cfg(test)]
 mod tests {
+    use bytes::Bytes;
+    use http_body_util::BodyExt;
     use tokio_stream::StreamExt;
 
     use super::*;
     use crate::component::Shared;
 
+    fn page(topic: &str, data: &str) -> Event {
+        Event::named(topic, data)
+    }
+
     #[tokio::test(start_paused = true)]
     async fn a_stop_ends_the_stream_of_a_reader_that_reads_nothing() {
-        let (shared, stopping) = (Shared::default(), CancellationToken::new());
+        let (shared, stopping, feeds) = (Shared::default(), CancellationToken::new(), Feeds::new());
         let (to, mut events) = backlog(&shared, composites::last_word);
-        let (_page, mut newest) = tokio::sync::watch::channel::<Arc<str>>("x".repeat(MAX_BYTES).into());
-        newest.mark_changed();
+        let topics = [&feeds.topics[0], &feeds.topics[1]];
+        let reader = feeds.subscribe(&topics);
+        let large = page(DEFAULT, &"x".repeat(MAX_BYTES));
+        feeds.publish(&topics, vec![large.clone(), large]);
         let stop = stopping.clone();
-        let mut publishing = tokio::spawn(async move { publish_until(&stop, DEFAULT, newest, to).await });
-        // The page fills the backlog, so that the task waits for the reader.
-        let waits = tokio::time::timeout(INTERVAL, &mut publishing).await;
+        let mut publishing = tokio::spawn(async move { publish_until(&stop, reader, to).await });
+        // The first page fills the backlog, so that the task waits for the reader.
+        let waits = timeout(INTERVAL, &mut publishing).await;
         assert!(waits.is_err());
         stopping.cancel();
-        tokio::time::timeout(INTERVAL, publishing).await.unwrap().unwrap();
+        timeout(INTERVAL, publishing).await.unwrap().unwrap();
         assert!(events.next().await.is_some());
         assert!(events.next().await.is_none());
+    }
+
+    /// The next body of a stream, if it comes before the next tick.
+    async fn body(answer: &mut Answer) -> Option<Bytes> {
+        let frame = timeout(INTERVAL, answer.body_mut().frame()).await.ok()??;
+        frame.unwrap().into_data().ok()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn readers_share_the_bytes_of_a_page_and_get_only_changes() {
+        let (shared, stopping, feeds) = (Shared::default(), CancellationToken::new(), Feeds::new());
+        let topics = [&feeds.topics[0], &feeds.topics[1]];
+        let open = |_| {
+            let (to, events) = backlog(&shared, composites::last_word);
+            let (stopping, reader) = (stopping.clone(), feeds.subscribe(&topics));
+            tokio::spawn(async move { publish_until(&stopping, reader, to).await });
+            pages::events(events)
+        };
+        let mut streams: Vec<Answer> = (0..20).map(open).collect();
+        feeds.publish(&topics, vec![page("one", "1"), page("two", "2")]);
+        let mut shared_bodies = Vec::new();
+        for stream in &mut streams {
+            shared_bodies.push([body(stream).await.unwrap(), body(stream).await.unwrap()]);
+        }
+        let [one, two] = &shared_bodies[0];
+        assert_eq!(&one[..], b"event: one\ndata: 1\n\n");
+        for [same_one, same_two] in &shared_bodies {
+            assert_eq!(
+                [same_one.as_ptr(), same_two.as_ptr()],
+                [one.as_ptr(), two.as_ptr()]
+            );
+        }
+        feeds.publish(&topics, vec![page("one", "1"), page("two", "3")]);
+        for stream in &mut streams {
+            assert_eq!(&body(stream).await.unwrap()[..], b"event: two\ndata: 3\n\n");
+        }
+        assert_eq!(body(&mut streams[0]).await, None, "no page comes twice");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_stream_without_changes_shows_that_it_is_alive() {
+        let (shared, feeds) = (Shared::default(), Feeds::new());
+        let (to, mut events) = backlog(&shared, composites::last_word);
+        let (quiet, other) = (&feeds.topics[0], &feeds.topics[1]);
+        let (reader, _other_reader) = (feeds.subscribe(&[quiet]), feeds.subscribe(&[other]));
+        tokio::spawn(async move { publish(reader, &to).await });
+        // Ticks of other topics wake the reader, and send it nothing.
+        for second in 0..ALIVE.as_secs() {
+            feeds.publish(&[other], vec![page("other", &second.to_string())]);
+            let early = timeout(INTERVAL * 9 / 10, events.next()).await;
+            assert!(early.is_err(), "{second} s");
+        }
+        let alive = timeout(2 * INTERVAL, events.next()).await.unwrap();
+        assert_eq!(alive, Some(Event::alive()));
     }
 
     #[test]
     fn a_page_is_new_only_if_it_differs_and_is_kept_only_for_readers() {
         let feeds = Feeds::new();
-        let feed = &feeds.0[0];
-        let mut newest = feed.newest.subscribe();
-        for (page, is_new) in [("a", true), ("a", false), ("b", true)] {
-            feed.update(page.into());
-            assert_eq!(newest.has_changed().unwrap(), is_new, "{page}");
-            assert_eq!(&**newest.borrow_and_update(), page);
+        let feed = &feeds.topics[0];
+        assert!(feeds.begins());
+        assert!(!feeds.begins(), "one task runs");
+        let mut reader = feeds.subscribe(&[feed]);
+        let newest = &mut reader.topics[0];
+        assert_eq!(feeds.without_page().len(), 1);
+        for (data, is_new) in [("a", true), ("a", false), ("b", true)] {
+            feeds.publish(&[feed], vec![page(DEFAULT, data)]);
+            assert_eq!(reader.ticks.has_changed().unwrap(), is_new, "{data}");
+            reader.ticks.mark_unchanged();
+            assert_eq!(*newest.borrow_and_update(), Some(page(DEFAULT, data)));
         }
-        assert!(!feed.ends());
-        drop(newest);
-        assert!(feed.ends());
-        assert!(feed.newest.borrow().is_empty());
+        assert!(feeds.without_page().is_empty());
+        assert!(!feeds.ends());
+        drop(reader);
+        assert!(feeds.ends());
+        assert!(feed.newest.borrow().is_none());
+        assert!(feeds.begins());
     }
 }

@@ -71,10 +71,12 @@ impl Api {
         Ok(lines_of(&(metrics.0)(), SOURCES).into())
     }
 
-    /// The gateway's own metrics of the time that processors take, in Prometheus's text format. The text is empty if no
-    /// listener shows them.
+    /// The gateway's own metrics of the time that processors take, in Prometheus's text format. The text is empty if they are
+    /// not measured, or if no listener shows them.
     pub(super) fn durations(&self, _: &Request) -> Result<PageContent, ApiFailure> {
         let metrics = self.shared.own_metrics.get();
+        // To render all metrics for an empty text would be in vain.
+        let metrics = metrics.filter(|_| self.shared.wants_details());
         let all = metrics.map_or_else(String::new, |metrics| (metrics.0)());
         Ok(lines_of(&all, DURATIONS).into())
     }

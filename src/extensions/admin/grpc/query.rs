@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use prost::Message;
 use tidegate_engine::{Direction, Freshness, Threshold};
+use tokio_util::sync::CancellationToken;
 use tonic::Status;
 
 use super::{Caller, Reply, busy, messages};
@@ -65,9 +66,7 @@ pub(super) async fn watch(
 ) -> Result<Unread<WatchResult>, Status> {
     let place = caller.follow()?;
     let api = caller.api;
-    let (to, from) = backlog(api.shared(), |why| {
-        Some(Err(Status::unavailable(why.to_string())))
-    });
+    let (to, from) = backlog(api.shared(), last_word);
     let threshold = request.threshold.map(threshold).transpose()?;
     let wants: Filter = request.labels.into_iter().collect();
     let min_interval = request.min_interval_ns.map_or(MIN_INTERVAL, Duration::from_nanos);
@@ -80,16 +79,26 @@ pub(super) async fn watch(
         let (api, place, to) = (api.clone(), place.clone(), to.clone());
         tokio::spawn(async move {
             let _until_it_ends = place;
-            publish(api, watched, follow, to).await;
+            publish(api.stopping(), watched, follow, to).await;
         });
     }
     Ok(from)
 }
 
-async fn publish(api: Arc<Api>, watched: Arc<Watched>, mut follow: Follow, to: Backlog<WatchResult>) {
+/// The last message to a watcher whose stream ends.
+fn last_word(why: Ended) -> Option<WatchResult> {
+    Some(Err(Status::unavailable(why.to_string())))
+}
+
+async fn publish(
+    stopping: &CancellationToken,
+    watched: Arc<Watched>,
+    mut follow: Follow,
+    to: Backlog<WatchResult>,
+) {
     let publish = publish_all(&watched, &mut follow, &to);
     // A stop also ends a wait for a slow reader.
-    if api.stopping().run_until_cancelled(publish).await.is_none() {
+    if stopping.run_until_cancelled(publish).await.is_none() {
         to.end(Ended::Stopping);
     }
 }
@@ -231,5 +240,38 @@ fn crossing(watched: &Watched, crossing: &Crossing) -> messages::Crossing {
         crossed: crossing.is_crossed,
         value: Some(value(watched, &crossing.group)),
         time_unix_nano: tidegate_engine::clock::wall(crossing.at),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::time::timeout;
+    use tokio_stream::StreamExt;
+
+    use super::*;
+    use crate::component::Shared;
+    use crate::watch::testing::Bench;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_stop_ends_the_watch_of_a_client_that_reads_nothing() {
+        /// More than a backlog holds.
+        const FULL: usize = 1 << 20;
+        const SECOND: Duration = Duration::from_secs(1);
+        let (shared, stopping) = (Shared::default(), CancellationToken::new());
+        let (to, mut results) = backlog(&shared, last_word);
+        // The task waits until the client has taken this.
+        let place = to.reserve(FULL).await.unwrap();
+        to.send(place, Ok(messages::WatchResponse::default()), FULL);
+        let bench = Bench::new("queue_depth", Vec::new());
+        let (watched, follow) = (bench.watched.clone(), bench.watched.follow());
+        let stop = stopping.clone();
+        let mut publishing = tokio::spawn(async move { publish(&stop, watched, follow, to).await });
+        assert!(timeout(SECOND, &mut publishing).await.is_err());
+        stopping.cancel();
+        timeout(SECOND, publishing).await.unwrap().unwrap();
+        assert!(results.next().await.is_some_and(|result| result.is_ok()));
+        let last = results.next().await.unwrap().unwrap_err();
+        assert_eq!(last.message(), "the gateway is stopping");
+        assert!(results.next().await.is_none());
     }
 }

@@ -135,7 +135,7 @@ fn limit(request: &Request) -> Result<Option<u64>, String> {
 }
 
 fn end(reason: &str) -> Event {
-    Event::Named("end", json!({"reason": reason}).to_string())
+    Event::named("end", &json!({"reason": reason}).to_string())
 }
 
 /// The last event of a stream that the gateway ends.
@@ -218,7 +218,7 @@ impl TapStream {
 
     async fn publish(&mut self) -> Result<(), Ended> {
         // The client gets the head of the answer now.
-        self.send(Event::Alive).await?;
+        self.send(Event::alive()).await?;
         loop {
             self.report_regularly().await?;
             let tapped = tokio::select! {
@@ -228,7 +228,7 @@ impl TapStream {
                 () = self.stopping.cancelled() => return Err(self.stop()),
             };
             match tapped {
-                None => self.send(Event::Alive).await?,
+                None => self.send(Event::alive()).await?,
                 Some(tapped) => {
                     if self.show(tapped).await? == TapState::Complete {
                         self.report().await?;
@@ -267,7 +267,7 @@ impl TapStream {
     async fn report(&mut self) -> Result<(), Ended> {
         let skipped = self.reader.take_skipped();
         if skipped > 0 {
-            let event = Event::Named("skipped", json!({"batches": skipped}).to_string());
+            let event = Event::named("skipped", &json!({"batches": skipped}).to_string());
             self.send(event).await?;
         }
         let Some(UnreadableBatches { count, why }) = self.unreadable.take() else {
@@ -276,7 +276,7 @@ impl TapStream {
         if let Some(batches) = self.unreadable_log.note(LOG_INTERVAL, count, Instant::now()) {
             tracing::warn!(component = %self.component, batches, error = %why, "a tap can't decode batches");
         }
-        let event = Event::Named("unreadable", json!({"batches": count, "error": why}).to_string());
+        let event = Event::named("unreadable", &json!({"batches": count, "error": why}).to_string());
         self.send(event).await
     }
 
@@ -338,7 +338,7 @@ impl TapStream {
                 held: _until_sent,
             } = piece;
             for line in lines {
-                self.send(Event::Named("item", line)).await?;
+                self.send(Event::named("item", &line)).await?;
                 self.rate.shown += 1;
                 self.left = self.left.map(|left| left.saturating_sub(1));
             }

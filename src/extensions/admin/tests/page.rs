@@ -2,6 +2,7 @@
 
 //! The page for people, and the stream that it reads.
 
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::SystemTime;
 
 use super::*;
@@ -118,7 +119,31 @@ async fn sources_are_metrics_of_rings_cells_and_sockets() {
 }
 
 #[tokio::test]
-async fn durations_are_those_of_processors_and_empty_without_a_listener() {
+async fn a_topic_is_computed_once_a_tick_for_all_its_readers() {
+    let (admin, _) = with_table("").await;
+    let computed = AtomicUsize::new(0);
+    let text = move || format!("tidegate_nixl_rings {}", computed.fetch_add(1, Relaxed));
+    admin.base.shared.own_metrics.set(OwnMetrics(Box::new(text)));
+    let (endpoint, path) = (admin.server.local(), "/api/v1/status/stream?topic=status/sources");
+    let mut readers = Vec::new();
+    for _ in 0..20 {
+        readers.push(Lines::open(&endpoint, path).await);
+    }
+    for reader in &mut readers {
+        let mut numbers = Vec::new();
+        for _ in 0..3 {
+            let page = reader.event_named("status/sources").await;
+            let text = page["data"]["text"].as_str().unwrap().to_owned();
+            let (_, number) = text.rsplit_once(' ').unwrap();
+            numbers.push(number.parse::<usize>().unwrap());
+        }
+        let first = numbers[0];
+        assert_eq!(numbers, [first, first + 1, first + 2]);
+    }
+}
+
+#[tokio::test]
+async fn durations_are_those_of_processors_and_empty_unless_measured() {
     let (admin, _) = with_table("").await;
     let (_, none) = get(&admin, "/api/v1/status/durations").await;
     assert_eq!(none["data"]["text"], "");
@@ -126,6 +151,9 @@ async fn durations_are_those_of_processors_and_empty_without_a_listener() {
     let text = format!("up 1\n{line}\notelcol_process_uptime 1\n");
     let metrics = OwnMetrics(Box::new(move || text.clone()));
     admin.base.shared.own_metrics.set(metrics);
+    let (_, unmeasured) = get(&admin, "/api/v1/status/durations").await;
+    assert_eq!(unmeasured["data"]["text"], "");
+    admin.base.shared.want_details();
     let mut lines = Lines::open(
         &admin.server.local(),
         "/api/v1/status/stream?topic=status/durations",

@@ -222,6 +222,8 @@ async fn data_after_the_stop_is_refused_or_counted_as_dropped() {
     let admitted = Batch::new(encoded(&[("taken", 1), ("taken", 2)]));
     let mut flow = Flow::default();
     rig.aggregate.admit(&admitted, &mut flow).unwrap();
+    let (waiting, mut waited_for) = (Batch::new(encoded(&[("taken", 1)])), Flow::waited_for());
+    rig.aggregate.admit(&waiting, &mut waited_for).unwrap();
     rig.aggregate.stop(Instant::now() + Duration::from_secs(10)).await;
     let refused = rig.send(encoded(&[("taken", 1)])).await.unwrap_err();
     assert!(refused.retry_after.is_some(), "{refused}");
@@ -232,4 +234,10 @@ async fn data_after_the_stop_is_refused_or_counted_as_dropped() {
     let balance = rig.ledger.balance();
     assert_eq!(balance.dropped[Reason::Shutdown as usize], 2);
     assert_eq!(balance.held(), before.held(), "nothing waits for a closed log");
+    // The sender of this one still has the data.
+    rig.ledger.enter(waiting.items());
+    rig.aggregate.consume(waiting, &mut waited_for);
+    let refused = waited_for.settled().await.unwrap_err();
+    assert!(refused.reason.contains("the log is closed"), "{refused}");
+    assert_eq!(rig.ledger.balance().dropped[Reason::Shutdown as usize], 3);
 }

@@ -243,6 +243,7 @@ async fn sender_of_a_request_from(peer: &str) -> Option<std::net::IpAddr> {
         over_memory: Default::default(),
         is_proxied: false,
         endpoint: "".into(),
+        component: "".into(),
     };
     let (seen, mut senders) = tokio::sync::mpsc::channel(1);
     let config = HttpConfig::default();

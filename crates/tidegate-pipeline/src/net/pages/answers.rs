@@ -187,13 +187,7 @@ pub fn bytes(content_type: &'static str, body: Bytes) -> Answer {
 
 /// A stream of server-sent events. Regular comments show that the stream is alive.
 pub fn events(next: impl Stream<Item = Event> + Send + 'static) -> Answer {
-    let frames = next.map(|event| {
-        let text = match event {
-            Event::Named(name, data) => format!("event: {name}\ndata: {data}\n\n"),
-            Event::Alive => ": alive\n\n".to_owned(),
-        };
-        Ok::<_, BodyError>(Frame::data(Bytes::from(text)))
-    });
+    let frames = next.map(|event| Ok::<_, BodyError>(Frame::data(event.0)));
     let mut answer = Response::new(StreamBody::new(frames).boxed_unsync());
     let headers = answer.headers_mut();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
@@ -201,21 +195,24 @@ pub fn events(next: impl Stream<Item = Event> + Send + 'static) -> Answer {
     answer
 }
 
-/// One event of a stream.
-pub enum Event {
-    /// An event with its name and one line of data.
-    Named(&'static str, String),
-    /// No event: the stream is alive.
-    Alive,
-}
+/// One event of a stream, as its readers get it. Clones share the text.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Event(Bytes);
 
 impl Event {
-    /// The approximate size, in bytes.
+    /// An event with its name and one line of data.
+    pub fn named(name: &str, data: &str) -> Self {
+        Self(format!("event: {name}\ndata: {data}\n\n").into())
+    }
+
+    /// No event: the stream is alive.
+    pub fn alive() -> Self {
+        Self(Bytes::from_static(b": alive\n\n"))
+    }
+
+    /// The size, in bytes.
     pub fn bytes(&self) -> usize {
-        match self {
-            Self::Named(_, data) => data.len(),
-            Self::Alive => 0,
-        }
+        self.0.len()
     }
 }
 

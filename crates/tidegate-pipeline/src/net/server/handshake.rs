@@ -25,6 +25,7 @@ pub(super) async fn secure(
     peer: Peer,
     tls: Option<Arc<TlsServer>>,
     crowd: &Notify,
+    component: &str,
 ) -> Result<Stream, Ended> {
     let Some(tls) = tls else {
         return Ok(stream);
@@ -35,11 +36,11 @@ pub(super) async fn secure(
     match in_time(acceptor.accept(stream), crowd).await {
         Some(Ok(stream)) => Ok(Stream::Tls(Box::new(stream.into()))),
         Some(Err(error)) => {
-            tracing::debug!(?peer, %error, "TLS handshake failed");
+            tracing::debug!(component, ?peer, %error, "TLS handshake failed");
             Err(Ended::Handshake)
         }
         None => {
-            tracing::debug!(?peer, "TLS handshake took too long");
+            tracing::debug!(component, ?peer, "TLS handshake took too long");
             Err(Ended::SlowHandshake)
         }
     }

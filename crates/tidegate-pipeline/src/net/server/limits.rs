@@ -29,6 +29,8 @@ pub struct ConnectionLimits {
     pub max_per_peer: PerPeer,
     /// The TLS of the server, if it uses TLS.
     pub tls: Option<Arc<TlsServer>>,
+    /// The path of the component that listens, for log lines.
+    pub component: Arc<str>,
 }
 
 impl ConnectionLimits {
@@ -42,6 +44,7 @@ impl ConnectionLimits {
                 is_configured: max_per_peer.is_some(),
             },
             tls: None,
+            component: "".into(),
         }
     }
 
@@ -68,6 +71,12 @@ impl ConnectionLimits {
     /// Adds TLS.
     pub fn over(self, tls: Option<Arc<TlsServer>>) -> Self {
         Self { tls, ..self }
+    }
+
+    /// Adds the component that listens.
+    pub fn of(self, component: &Arc<str>) -> Self {
+        let component = component.clone();
+        Self { component, ..self }
     }
 }
 

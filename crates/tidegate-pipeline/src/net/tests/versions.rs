@@ -15,11 +15,7 @@ async fn server(issuer: &rcgen::Issuer<'static, rcgen::KeyPair>, max_version: Tl
         max_version,
         ..TlsServerConfig::default()
     };
-    let limits = ConnectionLimits {
-        tls: Some(tls.build(&[]).unwrap()),
-        ..ConnectionLimits::plain(8)
-    };
-    start("127.0.0.1:0", limits).await
+    start_tls(&tls).await
 }
 
 #[tokio::test]

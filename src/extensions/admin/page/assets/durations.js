@@ -45,8 +45,9 @@ export class Durations {
 
   /** Takes a page of `status/durations`. Returns batches and quantiles of the last minute for each pipeline. */
   add({ time, text }) {
+    // A hidden tab gets no pages: those of before are too old. Those of a clock that was set back are too new.
+    this.#pages = this.#pages.filter((page) => page.time <= time && time - page.time <= WINDOW);
     this.#pages.push({ time, all: histograms(text, this.#processor) });
-    while (this.#pages.length > 2 && time - this.#pages[0].time > WINDOW) this.#pages.shift();
     const [first, last] = [this.#pages[0].all, this.#pages.at(-1).all];
     return [...last].map(([pipeline, now]) => {
       const buckets = counted(now, first.get(pipeline));

@@ -54,19 +54,22 @@ const DURATIONS = [
   { title: "p99", number: true, text: (row) => upTo(row.p99) },
 ];
 
+const NO_TABLES = { roots: [], topics: [], showQueues: () => {}, update: {} };
+
 /** The tables that only components of a kind have. */
 function ownTables(kind, id) {
   if (kind === "exporter") {
     const queues = table({ caption: "Queues, and the duration of sends in the last minute", columns: QUEUES, key: (row) => `${row.signal} ${row.endpoint ?? ""}`, empty: "It has no queue." });
-    return { roots: [queues.root], showQueues: (parts) => queues.update(queuesOf(parts)), topics: [], update: {} };
+    return { ...NO_TABLES, roots: [queues.root], showQueues: (parts) => queues.update(queuesOf(parts)) };
   }
   if (kind === "processor") {
     const empty = "It has no durations: set level: detailed of service::telemetry::metrics to measure them.";
     const rows = table({ caption: "Time that it takes for a batch, last minute", columns: DURATIONS, key: (row) => row.pipeline, empty });
     const durations = new Durations(id);
-    return { roots: [rows.root], showQueues: () => {}, topics: ["status/durations"], update: { "status/durations": (page) => rows.update(durations.add(page)) } };
+    const update = { "status/durations": (page) => rows.update(durations.add(page)) };
+    return { ...NO_TABLES, roots: [rows.root], topics: Object.keys(update), update };
   }
-  return { roots: [], showQueues: () => {}, topics: [], update: {} };
+  return NO_TABLES;
 }
 
 export const title = "Component";

@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//! Whether a read is current.
+
+use super::*;
+
+#[test]
+fn messages_of_one_part_of_the_store_do_not_keep_a_replica_ready() {
+    let mut reader = caught_up([page(1, 1, 1)]);
+    let id = reader.read.unwrap();
+    for second in 1..=9 {
+        let now = NOW + second * SECOND;
+        let mut stored = page(1, 1 + second, 1);
+        stored.time = now;
+        reader.event(StoreEvent::Read(id, stored), now);
+        // The last message that counts is that of the third second.
+        assert_eq!(reader.is_ready(now), second < 3 + 5, "{second}");
+    }
+    reader.event(StoreEvent::Current(id, Duration::ZERO), NOW + 10 * SECOND);
+    assert!(reader.is_ready(NOW + 10 * SECOND));
+}
+
+#[test]
+fn old_messages_do_not_keep_a_replica_ready() {
+    let mut reader = caught_up([page(1, 1, 1)]);
+    let id = reader.read.unwrap();
+    let mut take = |sequence, arrives: u64, age: u64| {
+        let now = NOW + arrives;
+        let mut stored = page(1, sequence, 1);
+        stored.time = now - age;
+        reader.event(StoreEvent::Read(id, stored), now);
+        reader.status(now).lag_ns
+    };
+    // The first message arrives at once, so the clocks are equal.
+    assert_eq!(take(2, 0, 0), Some(0));
+    let lag = take(3, 2 * SECOND, 3 * SECOND / 2);
+    assert_eq!(lag, Some(2 * SECOND), "the store may have replaced others");
+    assert_eq!(take(4, 3 * SECOND, SECOND), Some(SECOND));
+}
+
+#[test]
+fn a_read_that_may_miss_values_of_a_producer_is_not_current() {
+    let mut page = page(1, 1, 1);
+    page.message
+        .headers
+        .push(("tg-interval".to_owned(), "200".to_owned()));
+    let mut reader = reader();
+    let (id, _) = reader.poll().unwrap();
+    let current = |millis| StoreEvent::Current(id, Duration::from_millis(millis));
+    reader.event(StoreEvent::Read(id, page), NOW);
+    reader.event(current(201), NOW);
+    assert_eq!(reader.status(NOW).state, ReplicaState::CatchingUp);
+    reader.event(current(200), NOW);
+    assert_eq!(reader.status(NOW).state, ReplicaState::Fresh);
+    // A silent producer replaces nothing.
+    let later = NOW + 10 * SECOND;
+    assert!(!reader.is_ready(later));
+    reader.event(current(900), later);
+    assert!(reader.is_ready(later));
+}
