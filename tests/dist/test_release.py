@@ -38,7 +38,7 @@ def test_a_release_is_built_with_the_tested_tools() -> None:
     assert toolchain == yaml.safe_load((WORKFLOWS / "ci.yml").read_text())["jobs"]["test"]["env"]["RUSTUP_TOOLCHAIN"]
     assert toolchain.startswith(f"{oldest}."), oldest
     (uploader,) = re.findall(r"maturin==([0-9.]+)", text)
-    assert f'"maturin=={uploader}"' in (kit.ROOT / "xtask/src/testenv.rs").read_text()
+    assert f'"maturin=={uploader}"' in (kit.ROOT / "xtask/src/testenv/parts.rs").read_text()
 
 
 def test_each_job_has_a_limit_of_time_and_few_rights() -> None:
