@@ -7,7 +7,10 @@
 - A block `sh` runs in the directory of the files. The next block, if it is `text`, is its output: numbers but 0 may differ, and
   a line `...` stands for any lines.
 - `<!-- background: NAME -->` before a block: it runs until the end, or until `<!-- stop: NAME -->` before another block.
-- `<!-- not run: REASON -->`: the block is only parsed by a shell.
+- `<!-- not run: REASON -->`: the block is only parsed by a shell. A block of another language is not checked.
+
+`test_fragments.py` reads the same blocks in all documents, and two kinds more: `console` has commands after a dollar, with
+their output, and each line of `promql` is a query.
 """
 
 import os

@@ -39,7 +39,8 @@ class Command(NamedTuple):
 def commands() -> dict[str, Command]:
     """All commands by their words, such as `tidegate ring ls`."""
     text = (ROOT / "docs/reference/commands.md").read_text()
-    return {name: described(help_text) for name, help_text in re.findall(r"(?ms)^## (tidegate[a-z -]*)\n\n```text\n(.*?)^```$", text)}
+    sections = re.findall(r"(?ms)^## (tidegate[a-z -]*)\n\n```text\n(.*?)^```$", text)
+    return {name: described(help_text) for name, help_text in sections}
 
 
 def described(text: str) -> Command:

@@ -100,6 +100,12 @@ def check_figure(project: str, text: str, target: str) -> None:
         assert rows == [], f"{text}, and yet there is: {rows}"
 
 
+def test_the_limits_state_the_stability_of_components() -> None:
+    pages = list((ROOT / "docs/reference").rglob("*.md"))
+    is_any_stable = any(re.search(r"\bStable\b", page.read_text()) for page in pages)
+    assert pages and ("No component is `Stable` yet" in (ROOT / "README.md").read_text()) is not is_any_stable
+
+
 @pytest.mark.parametrize(
     "target", ["tests/it/promql.rs#no_such_test", "tests/it/promql.rs#none_of", "tests/docs/test_comparison.py#check_figures"]
 )

@@ -43,6 +43,9 @@ PROGRAMS = {
     "cmake": ("docs/install.md",),
 }
 
+# The file with the examples of the READMEs of crates, which `cargo test` compiles.
+EXAMPLES = "tests/it/readmes.rs"
+
 # Statements in C that are compiled here: the documents, the folders of their headers, and the headers that they do not show.
 STATEMENTS = {
     "docs/page.md": ("crates/tidegate-page/c", []),
@@ -136,7 +139,22 @@ def compile_c(text: str, folder: str, headers: list[str]) -> None:
     subprocess.run(command, input=program, text=True, check=True)
 
 
+def unspaced(code: str) -> str:
+    """The code without what rustfmt adds and removes where the lines of a longer file end."""
+    return re.sub(r",(?=[\])}])", "", re.sub(r"\s", "", code))
+
+
+def example_problems(document: str, text: str) -> list[str]:
+    """The example of a README of a crate must stand in the file of examples, after the name of the document."""
+    _, begin, rest = (ROOT / EXAMPLES).read_text().partition(f"// {document}\n")
+    example = rest.partition("\n// crates/")[0]
+    return [] if begin and unspaced(text) in unspaced(example) else [f"{EXAMPLES} has no such example of {document}"]
+
+
 def check(document: str, block: Block, tmp_path: Path) -> list[str]:
+    kind, _, reason = block.note.partition(": ")
+    if kind == "not run" and reason and block.language != "sh":
+        return []
     match block.language:
         case "yaml":
             part = configuration(block.text)
@@ -158,6 +176,8 @@ def check(document: str, block: Block, tmp_path: Path) -> list[str]:
             compile(block.text, document, "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
         case "text":
             pass
+        case "rust" if document.startswith("crates/"):
+            return example_problems(document, block.text)
         case "c" if document in STATEMENTS:
             compile_c(block.text, *STATEMENTS[document])
         case language:
@@ -182,17 +202,17 @@ def test_commands_in_sentences_exist(document: str) -> None:
 @pytest.mark.parametrize(
     ("script", "problem"),
     [
-        ("tidegate run --confg a.yaml", "`tidegate run` has no option `--confg`"),
+        ("tidegate run --configs a.yaml", "`tidegate run` has no option `--configs`"),
         ("tidegate --config a.yaml --set a.b=c", None),
-        ("tidegate rnu --config a.yaml", "`tidegate` has no command `rnu`"),
+        ("tidegate start --config a.yaml", "`tidegate` has no command `start`"),
         ("tidegate query", "`tidegate query` needs an argument"),
         ("tidegate query up down", "`tidegate query` takes 1 arguments, not 2"),
         ("tidegate query 'sum(up) | x' --range", "`tidegate query --range` needs a value"),
-        ("a=1 ./tidegate ring ls \\\n  --josn rings && true", "`tidegate ring ls` has no option `--josn`"),
+        ("a=1 ./tidegate ring ls \\\n  --jsonl rings && true", "`tidegate ring ls` has no option `--jsonl`"),
         ("echo $(tidegate version --short) | cat", "`tidegate version` has no option `--short`"),
         ("cargo run --release -- quickstart --secs 1", "`tidegate quickstart` has no option `--secs`"),
         ("cargo xtask tests", "`cargo xtask tests`: no such command"),
-        ("curl --rnu http://127.0.0.1 # tidegate rnu", None),
+        ("curl --silently http://127.0.0.1 # tidegate start", None),
     ],
 )
 def test_a_wrong_command_line_is_found(script: str, problem: str | None) -> None:
@@ -203,6 +223,14 @@ def test_code_without_a_language_is_found(tmp_path: Path) -> None:
     page = tmp_path / "page.md"
     page.write_text("Text\n\n    code\n\n- point\n\n    text of the point\n\n```\nblock\n```\n\n```sh\nls\n\n    ls\n```\n")
     assert code_without_language(page) == [3, 9]
+
+
+def test_an_example_that_nothing_compiles_is_found() -> None:
+    document = "crates/tidegate-ring/README.md"
+    (block,) = blocks_of(ROOT / document)
+    assert example_problems(document, block.text) == []
+    assert example_problems(document, block.text.replace("commit", "confirm")) != []
+    assert example_problems("crates/tidegate-wal/README.md", block.text) != []
 
 
 def test_a_wrong_query_is_found(tmp_path: Path) -> None:
