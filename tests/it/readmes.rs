@@ -6,10 +6,9 @@
 //! around its example.
 
 #![allow(
-    dead_code,
+    unused,
     missing_docs,
     unreachable_pub,
-    unused_variables,
     clippy::all,
     clippy::pedantic,
     reason = "examples show what programs write"
