@@ -31,7 +31,7 @@ JOBS = [
     ("otlp/grpc-1000-zstd", "gRPC, 1,000 points, zstd"),
     ("otlp/http-1000", "HTTP, 1,000 points"),
     ("otlp/edit-1000", "gRPC, 1,000, edit and filter"),
-    ("aggregate/aggregate", "HTTP, add up to 1,000 series"),
+    ("aggregate/aggregate", "gRPC, 1,000, aggregate"),
 ]
 
 # Queries of `engine/beside`.
@@ -168,7 +168,7 @@ SECTIONS = [section for section, _ in JOBS]
 def processor(benchmarks: str) -> Dots:
     rows = of_jobs(benchmarks, "ns a point")
     unit = "ns of one core, user and system; less is better"
-    return Dots("Processor time of a point that passes through", unit, list(PROGRAMS.values()), rows, SECTIONS)
+    return Dots("Processor time of a point", unit, list(PROGRAMS.values()), rows, SECTIONS)
 
 
 def throughput(benchmarks: str) -> Dots:
