@@ -290,7 +290,9 @@ def mark(colour: int, x: float, y: float, is_hollow: bool = False) -> str:
     kind = f'class="m c{colour}{" h" if is_hollow else ""}"'
     if colour == 0:
         return f'<circle {kind} cx="{x:.1f}" cy="{y:.1f}" r="4"/>\n'
-    corners = {1: [(-4, -4), (4, -4), (4, 4), (-4, 4)], 2: [(0, -5), (5, 0), (0, 5), (-5, 0)], 3: [(0, -5), (5, 4), (-5, 4)]}[colour]
+    square, diamond = [(-4, -4), (4, -4), (4, 4), (-4, 4)], [(0, -5), (5, 0), (0, 5), (-5, 0)]
+    triangle = [(0, -5), (5, 4), (-5, 4)]
+    corners = [square, diamond, triangle][colour - 1]
     points = " ".join(f"{x + right:.1f},{y + down:.1f}" for right, down in corners)
     return f'<polygon {kind} points="{points}"/>\n'
 
