@@ -116,3 +116,8 @@ pub use value::{
     Exemplar, ExponentialBuckets, ExponentialHistogram, FamilyDescription, FamilyValues, HistogramValue,
     SeriesValues, Value,
 };
+
+/// The example of the README is compiled and run.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+pub struct Readme;
