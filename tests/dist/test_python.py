@@ -33,8 +33,8 @@ def test_the_wheel_installs_without_a_compiler_and_counts(tmp_path: Path) -> Non
 
 
 def test_the_first_example_on_the_page_of_an_index_counts(tmp_path: Path) -> None:
-    first, *_ = kit.blocks("python/README.md", "python")
-    assert '\nservice_requests_total{model="llama"} 1\n' in shown(installed(tmp_path / "site"), first)
+    (first,) = kit.blocks("python/README.md", "python")
+    assert '\nrequests_total{model="llama"} 1.0\n' in shown(installed(tmp_path / "site"), first)
 
 
 def test_the_metadata_says_what_an_index_shows(tmp_path: Path) -> None:

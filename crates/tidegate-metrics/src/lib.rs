@@ -116,8 +116,3 @@ pub use value::{
     Exemplar, ExponentialBuckets, ExponentialHistogram, FamilyDescription, FamilyValues, HistogramValue,
     SeriesValues, Value,
 };
-
-/// The example of the README is compiled and run.
-#[cfg(doctest)]
-#[doc = include_str!("../README.md")]
-pub struct Readme;
