@@ -45,7 +45,7 @@ WAITING = '{model_name="llama"}  6'
 
 # The gateway answers a moment after its start, so a user asks again.
 UNTIL = """
-for attempt in $(seq 100); do
+for attempt in $(seq 300); do
   answer=$({command}) || true
   [ "$answer" = '{expected}' ] && break
   sleep 0.1
