@@ -26,8 +26,9 @@ def commands() -> list[str]:
 
 
 def test_the_documented_commands_run(folder: Path) -> None:
-    quickstart, test, run = commands()
-    assert quickstart == "quickstart"
+    quickstart, query, test, run = commands()
+    # `test_first_minutes.py` asks for the number.
+    assert quickstart == "quickstart" and query.startswith("query ")
     kit.output("./tidegate", "quickstart", "--seconds", "1", cwd=folder)
     kit.output("./tidegate", *test.split(), cwd=folder)
     # The ports of the documented command may be in use here.

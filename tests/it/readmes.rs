@@ -2,8 +2,8 @@
 
 //! The examples in the READMEs of crates. They compile here, and some run.
 //!
-//! `tests/docs/test_fragments.py` finds each of them in this file, line by line. A README shows no imports and no function
-//! around its example.
+//! `tests/docs/test_fragments.py` finds each of them in this file, line by line. Most READMEs show no imports and no
+//! function around their example.
 
 #![allow(
     unused,
@@ -129,7 +129,7 @@ mod metrics_derive {
 // crates/tidegate-metrics/README.md
 #[test]
 fn metrics() -> Outcome {
-    use tidegate_metrics::{Counter, MetricSet, Prometheus};
+    use tidegate_metrics::{Counter, MetricSet, MetricsRegistry, Prometheus, RegisterError};
 
     #[derive(MetricSet)]
     #[metrics(prefix = "service", labels(model))]
@@ -137,9 +137,15 @@ fn metrics() -> Outcome {
         /// Requests processed.
         requests: Counter,
     }
-    let registry = Prometheus::new();
-    Service::register(&registry, &[("model", "m")])?.requests.inc();
-    Ok(())
+
+    fn main() -> Result<(), RegisterError> {
+        let registry = Prometheus::new();
+        let service = Service::register(&registry, &[("model", "m")])?;
+        service.requests.inc();
+        print!("{}", registry.prometheus_format_str()); // service_requests_total{model="m"} 1
+        Ok(())
+    }
+    Ok(main()?)
 }
 
 // crates/tidegate-model/README.md

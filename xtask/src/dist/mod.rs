@@ -286,6 +286,9 @@ pub(crate) fn test(arguments: &[String]) -> Outcome {
         ("TIDEGATE_DIST_AGAIN", again),
         ("TIDEGATE_PACKAGING", testenv::part("packaging")),
         ("TIDEGATE_DEBIAN_ROOT", testenv::part("debian-root")),
+        ("TIDEGATE_DEBIAN_PYTHON", testenv::part("debian-python")),
+        ("TIDEGATE_DEBIAN_COMPILERS", testenv::part("debian-compilers")),
+        ("TIDEGATE_PYTHON_BUILD", process::target().join("python/build")),
         ("TIDEGATE_SYSTEMD", testenv::part("systemd")),
         ("TIDEGATE_ACTIONLINT", ACTIONLINT.installed()?),
     ];
