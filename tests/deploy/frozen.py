@@ -2,7 +2,7 @@
 
 """Charts of earlier versions, as users have them installed: `charts/VERSION` has the package, and values files of that time.
 
-`FREEZE_CHART=1 cargo xtask deploy -- -k frozen` keeps the chart of today. Do so before `version` in Chart.yaml changes.
+`FREEZE_CHART=1 cargo xtask deploy -k frozen` keeps the chart of today. Do so before `version` in Chart.yaml changes.
 """
 
 import os
@@ -47,6 +47,13 @@ def package(chart: Path, into: Path) -> Path:
     assert result.returncode == 0, result.stderr
     (made,) = into.glob("*.tgz")
     return made
+
+
+def members(file: Path) -> list[tuple[str, float, bytes]]:
+    """The name, time and content of each file of a package."""
+    with tarfile.open(file) as files:
+        contents = ((member, files.extractfile(member)) for member in files)
+        return [(member.name, member.mtime, content.read()) for member, content in contents if content]
 
 
 def unpack(name: str, into: Path) -> Path:
