@@ -5,6 +5,7 @@
 `FREEZE_CHART=1 cargo xtask deploy -k frozen` keeps the chart of today. Do so before `version` in Chart.yaml changes.
 """
 
+import functools
 import os
 import shutil
 import tarfile
@@ -60,6 +61,14 @@ def unpack(name: str, into: Path) -> Path:
     with tarfile.open(archive(name)) as files:
         files.extractall(into, filter="data")
     return into / "tidegate"
+
+
+@functools.cache
+def objects(name: str, values: Path, release: str = "prod") -> list[kit.Object]:
+    """The objects of a frozen chart. Callers do not change them."""
+    result = kit.run(kit.program("helm"), "template", release, archive(name), "--namespace", kit.NAMESPACE, "--values", values)
+    assert result.returncode == 0, result.stderr
+    return kit.documents(result.stdout)
 
 
 def freeze(into: Path) -> None:

@@ -2,10 +2,14 @@
 
 """The chart with a values file of the official chart of the OpenTelemetry Collector, for each file of tests/deploy/collector."""
 
+import random
+import subprocess
+import urllib.request
 from pathlib import Path
 
 import kit
 import kubernetes_validate
+import live
 import pytest
 import yaml
 
@@ -77,6 +81,32 @@ def test_tidegate_accepts_the_configuration_and_the_arguments(values: Path, tmp_
     variables = {variable["name"]: "127.0.0.1" for variable in kit.container(workload(values))["env"]}
     result = kit.run(kit.program("binary"), "validate", f"--config={file}", *others, env=variables)
     assert result.returncode == 0 and not result.stderr, result.stderr
+
+
+def test_the_pod_of_the_defaults_is_ready_and_takes_otlp(tmp_path: Path) -> None:
+    (smallest,) = (values for values in kit.COLLECTORS if values.stem == "smallest")
+    file = tmp_path / "relay.yaml"
+    file.write_text(relay(smallest))
+    # The ports are fixed, so the address is one that no other test has.
+    address = f"127.{random.randint(1, 254)}.{random.randint(1, 254)}.{random.randint(2, 254)}"
+    probe = kit.container(workload(smallest))["readinessProbe"]["httpGet"]
+
+    def get(port: int, path: str) -> str:
+        try:
+            with urllib.request.urlopen(f"http://{address}:{port}{path}", timeout=5) as answer:
+                return answer.read().decode() or "ready"
+        except OSError:
+            return ""
+
+    with (tmp_path / "log").open("wb") as log:
+        process = subprocess.Popen([kit.program("binary"), f"--config={file}"], env={"MY_POD_IP": address}, stdout=log, stderr=log)
+    try:
+        live.wait_for("the probe succeeds", lambda: get(probe["port"], probe["path"]))
+        live.post(f"{address}:4318", "metrics", 1)
+        live.wait_for("the point is counted", lambda: 'otelcol_receiver_accepted_metric_points{receiver="otlp",transport="http"} 1' in get(8888, "/metrics"))
+    finally:
+        process.kill()
+        process.wait()
 
 
 def test_the_defaults_are_those_of_the_official_chart() -> None:
@@ -240,6 +270,9 @@ def test_a_copy_of_unused_defaults_is_accepted(tmp_path: Path) -> None:
         "networkPolicy: {enabled: false, allowIngressFrom: []}",
         "alternateConfig: {}",
         "startupProbe: {}",
+        "ports: {jaeger-compact: null, jaeger-grpc: {enabled: false}, zipkin: null}",
+        "config: {receivers: {jaeger: null, zipkin: null}}",
+        "resources: null",
     ]
     file.write_text("\n".join(["mode: deployment", *unused]))
     (smallest,) = (values for values in kit.COLLECTORS if values.stem == "smallest")

@@ -175,7 +175,7 @@ def refuses(fleet: Scaled, metadata: dict[str, str]) -> bool:
 
 def test_a_wrong_key_is_refused(fleet: Scaled) -> None:
     with pytest.raises(grpc.RpcError) as refused:
-        fleet.ask("GetMetricSpec", {"composite": "queue_depth", "target": "10", "wehnGone": "inactive"})
+        fleet.ask("GetMetricSpec", {"composite": "queue_depth", "target": "10", "whengone": "inactive"})
     assert refused.value.code() == grpc.StatusCode.INVALID_ARGUMENT
 
 
@@ -204,7 +204,7 @@ GIVEN = "name: a, target: {name: a}, minReplicas: 1, maxReplicas: 2"
         ("query: b, value: '1', minReplicas: 3", "minReplicas is above maxReplicas"),
         ("query: b, value: '1', fallback: {replicas: 1}", "failureThreshold"),
         ("query: b, value: '1', whenGone: zero", "whenGone"),
-        ("query: b, value: '1', lables: {}", "lables"),
+        ("query: b, value: '1', label: {}", "'label' not allowed"),
     ],
 )
 def test_wrong_values_are_refused_with_the_name_of_the_value(options: str, message: str, tmp_path: Path) -> None:

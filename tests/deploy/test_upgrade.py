@@ -3,7 +3,6 @@
 """Upgrades from each chart of tests/deploy/charts to the chart of today. Kubernetes refuses changes of some fields, and users keep their values."""
 
 import copy
-import functools
 import os
 import shutil
 from pathlib import Path
@@ -32,14 +31,6 @@ FIXED = {
     "Service": ["spec.clusterIP"],
     "StatefulSet": ["spec.podManagementPolicy", "spec.selector", "spec.serviceName", "spec.volumeClaimTemplates"],
 }
-
-
-@functools.cache
-def old(version: str, values: Path) -> list[kit.Object]:
-    """The objects of a frozen chart. Callers do not change them."""
-    result = kit.run(kit.program("helm"), "template", "prod", frozen.archive(version), "--namespace", kit.NAMESPACE, "--values", values)
-    assert result.returncode == 0, result.stderr
-    return kit.documents(result.stdout)
 
 
 def key(found: kit.Object) -> tuple[str, str, str]:
@@ -108,7 +99,7 @@ def test_old_values_still_render(version: str, values: Path) -> None:
 
 @each_values
 def test_an_upgrade_loses_nothing_and_changes_no_fixed_field(version: str, values: Path) -> None:
-    before = old(version, values)
+    before = frozen.objects(version, values)
     assert len(before) > 5
     assert not losses(version, before, kit.objects(values))
 
@@ -116,7 +107,7 @@ def test_an_upgrade_loses_nothing_and_changes_no_fixed_field(version: str, value
 @each_values
 def test_pods_of_the_old_version_stay_in_their_services(version: str, values: Path) -> None:
     """While an update replaces pods one by one, the Services, policies and budgets of the new version must select both."""
-    before = [found for found in old(version, values) if found["kind"] in ("DaemonSet", "StatefulSet")]
+    before = [found for found in frozen.objects(version, values) if found["kind"] in ("DaemonSet", "StatefulSet")]
     for found in kit.of_kind(values, "Service", "PodDisruptionBudget"):
         selector = found["spec"]["selector"]
         assert len(kit.selected(selector, before)) == 1, key(found)
@@ -149,7 +140,7 @@ def test_an_upgrade_that_reuses_all_old_values_is_the_same(version: str, values:
 @each_values
 def test_the_new_version_accepts_the_old_configuration(version: str, values: Path, tmp_path: Path) -> None:
     """Users who have their own ConfigMap began with that of the chart."""
-    for found in old(version, values):
+    for found in frozen.objects(version, values):
         if found["kind"] == "ConfigMap" and "config.yaml" in found["data"]:
             files = []
             for name, text in sorted(found["data"].items()):

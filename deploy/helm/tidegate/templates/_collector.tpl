@@ -82,6 +82,7 @@ value by false, 0 or an empty one. */}}
 {{- if $values.alternateConfig }}{{ $_ := set $values "config" $values.alternateConfig }}{{ end -}}
 {{- include "tidegate.collectorReceivers" $values.config -}}
 {{- range $name, $port := $values.ports -}}
+{{- if not $port }}{{ $_ := unset $values.ports $name }}{{ continue }}{{ end -}}
 {{- if and $port.enabled (not $port.containerPort) -}}
 {{- fail (printf "collector.valuesFile: ports.%s has no containerPort: write it, or set enabled: false" $name) -}}
 {{- end -}}
