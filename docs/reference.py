@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 
-"""Writes the pages of docs/reference from what a build of tidegate says of itself, and the tables for sizing.
+"""Writes the pages of docs/reference from what a build of tidegate says of itself, and from docs/benchmarks.md the tables
+for sizing and the plots.
 
 `cargo xtask reference` runs it with the newest build. With `--check` it writes nothing, names the pages that differ, and
 ends with 1.
@@ -16,6 +17,7 @@ import sys
 from pathlib import Path
 from typing import Any, Iterator
 
+import plots
 import sizing
 
 DOCS = Path(__file__).parent
@@ -299,7 +301,9 @@ def pages(binary: str) -> dict[Path, str]:
     for component in components:
         path = REFERENCE / section_of(component) / f"{component['type']}.md"
         found[path] = component_page(component, own_metrics)
-    found[OPERATIONS] = sizing.sized(OPERATIONS.read_text(), (DOCS / "benchmarks.md").read_text())
+    benchmarks = (DOCS / "benchmarks.md").read_text()
+    found[OPERATIONS] = sizing.sized(OPERATIONS.read_text(), benchmarks)
+    found |= plots.pictures(benchmarks)
     return found
 
 
@@ -309,7 +313,7 @@ def main() -> int:
     parser.add_argument("binary", help="the program to describe")
     arguments = parser.parse_args()
     new = pages(arguments.binary)
-    old = {path: path.read_text() for path in [OPERATIONS, *REFERENCE.rglob("*.md")]}
+    old = {path: path.read_text() for path in [OPERATIONS, *REFERENCE.rglob("*.md"), *DOCS.glob("plot-*.svg")]}
     differing = sorted(path for path in new.keys() | old.keys() if new.get(path) != old.get(path))
     for path in differing:
         print(f"{path.relative_to(DOCS.parent)}: {'differs' if path in new and path in old else 'new or gone'}")

@@ -22,7 +22,7 @@ def commands() -> list[str]:
     """The commands of the documented first minutes with the tarball."""
     text = (kit.ROOT / "docs/install.md").read_text()
     section = text.split("\n## Tarball\n")[1].split("\n## ")[0]
-    return re.findall(r"^    \./tidegate ([^#\n]+?) *(?:#.*)?$", section, re.MULTILINE)
+    return re.findall(r"^\./tidegate ([^#\n]+?) *(?:#.*)?$", section, re.MULTILINE)
 
 
 def test_the_documented_commands_run(folder: Path) -> None:
