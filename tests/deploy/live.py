@@ -208,24 +208,8 @@ class Fleet:
         self.spawn("prometheus", kit.program("prometheus"), f"--config.file={file}", storage, f"--web.listen-address={address}")
 
     def serve(self, page: Callable[[float], str]) -> str:
-        """Serves a page that changes with time."""
-        started = time.monotonic()
-
-        class Handler(http.server.BaseHTTPRequestHandler):
-            def do_GET(self) -> None:
-                body = page(time.monotonic() - started).encode()
-                self.send_response(200)
-                self.send_header("Content-Type", "text/plain; version=0.0.4")
-                self.send_header("Content-Length", str(len(body)))
-                self.end_headers()
-                self.wfile.write(body)
-
-            def log_message(self, *_: object) -> None:
-                pass
-
-        server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        server = engines.serve(page)
         self.servers.append(server)
-        threading.Thread(target=server.serve_forever, daemon=True).start()
         return f"127.0.0.1:{server.server_port}"
 
     def send(self) -> None:

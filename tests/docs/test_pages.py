@@ -6,13 +6,24 @@ import os
 from pathlib import Path
 
 import pytest
-from blocks import Page, blocks, pattern
+from blocks import DOCS, Page, blocks, pattern
+from guides import Guide, Servers, engines
+
+# The servers that the reader of a guide has, by their addresses in it.
+SERVERS: dict[str, Servers] = {
+    "vllm-sglang.md": {"127.0.0.1:8000": engines.vllm, "127.0.0.1:30000": engines.sglang},
+}
 
 
 @pytest.mark.parametrize("page", ["concepts.md", "operations.md", "tutorial.md"])
 def test_every_block_of_the_page_works(page: str, tmp_path: Path) -> None:
     assert len(list(blocks(page))) >= 2
     Page(page, tmp_path, os.environ["TIDEGATE_BINARY"]).run()
+
+
+@pytest.mark.parametrize("guide", sorted(path.name for path in (DOCS / "guides").glob("*.md")))
+def test_every_block_of_the_guide_works(guide: str, tmp_path: Path) -> None:
+    Guide(f"guides/{guide}", tmp_path, os.environ["TIDEGATE_BINARY"], SERVERS.get(guide, {})).run()
 
 
 def test_output_may_differ_in_numbers_and_not_in_words() -> None:

@@ -1,0 +1,114 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""A run of a how-to guide: a page whose blocks may also be objects of Kubernetes, values of the chart, and programs.
+
+- A block `yaml` that begins with `apiVersion:` has objects of Kubernetes. Schemas check those of Kubernetes itself. The triggers
+  of a ScaledObject may name only composites that a configuration of the page declares.
+- A block `yaml` whose first line is `# values.yaml` has values of the Helm chart. The schema of the chart checks them, and
+  `tidegate validate` the configurations in them.
+- A block whose first line is a comment with the name of a program, such as `# service.py`, is that file.
+- Servers that the reader has, such as inference engines, are simulated at the addresses that the guide has for them.
+"""
+
+import http.server
+import json
+import re
+import sys
+from pathlib import Path
+from typing import Callable
+
+import kubernetes_validate
+import yaml
+from blocks import BASE, DOCS, Block, Page, blocks
+
+sys.path.append(str(Path(__file__).parents[1] / "deploy"))
+import engines
+
+VERSIONS = ("1.27", "1.37")
+
+PROGRAM = re.compile(r"(?:#|//|/\*) (\w+\.(?:py|rs|c))( \*/)?\n")
+
+Servers = dict[str, Callable[[float], str]]
+
+
+class Guide(Page):
+    """The servers of a guide have the addresses of the text, and a page for each time since the start."""
+
+    def __init__(self, name: str, directory: Path, binary: str, servers: Servers) -> None:
+        super().__init__(name, directory, binary)
+        self.servers = servers
+        self.composites = declared(name)
+
+    def run(self) -> None:
+        started: list[http.server.ThreadingHTTPServer] = []
+        try:
+            for address, page in self.servers.items():
+                started.append(engines.serve(page, int(self.moved(address).rpartition(":")[2])))
+            super().run()
+        finally:
+            for server in started:
+                server.shutdown()
+                server.server_close()
+
+    def run_block(self, block: Block, asked: str | None) -> str | None:
+        named = PROGRAM.match(block.text)
+        if named is None:
+            return super().run_block(block, asked)
+        (self.work / named[1]).write_text(self.moved(block.text))
+        return None
+
+    def check_yaml(self, at: str, text: str) -> None:
+        if text.startswith("apiVersion:"):
+            for found in yaml.safe_load_all(text):
+                self.check_object(at, found)
+        elif text.startswith("# values.yaml\n"):
+            self.check_values(at, yaml.safe_load(text))
+        else:
+            super().check_yaml(at, text)
+
+    def check_object(self, at: str, found: dict[str, object]) -> None:
+        if found["kind"] != "ScaledObject":
+            for version in VERSIONS:
+                kubernetes_validate.validate(found, version, strict=True)
+            return
+        triggers = found["spec"]["triggers"]  # type: ignore[index]
+        assert triggers, at
+        for trigger in triggers:
+            metadata = trigger["metadata"]
+            text = metadata.get("composite") or metadata.get("signals") or metadata["query"]
+            selected = re.findall(r"[a-z]\w*(?=[{/]|$)", re.sub(r"\{[^}]*\}", "{", text))
+            assert selected and set(selected) <= self.composites, f"{at}: {text} is not of {self.composites}"
+
+    def check_values(self, at: str, values: dict[str, dict[str, object]]) -> None:
+        import jsonschema
+
+        schema = json.loads((DOCS.parent / "deploy/helm/tidegate/values.schema.json").read_text())
+        try:
+            jsonschema.validate(values, schema)
+        except jsonschema.ValidationError as error:
+            raise AssertionError(f"{at}: {error.message}") from error
+        for workload in values.values():
+            part = workload.get("extraConfig")
+            if part:
+                command = ["tidegate", "validate", "--config", f"yaml:{BASE}", "--config", f"yaml:{json.dumps(part)}"]
+                result = self.finished(command)
+                assert result.returncode == 0, f"{at}: {result.stdout}{result.stderr}"
+
+
+def declared(page: str) -> set[str]:
+    """The names of all composites in the configurations of a page."""
+    found: set[str] = set()
+    for block in blocks(page):
+        if block.language == "yaml":
+            for document in yaml.safe_load_all(block.text):
+                found |= composites(document)
+    return found
+
+
+def composites(part: object) -> set[str]:
+    if isinstance(part, list):
+        return {name for one in part for name in composites(one)}
+    if not isinstance(part, dict):
+        return set()
+    own = {one["name"] for one in part.get("composites") or [] if isinstance(one, dict)}
+    return own | {name for one in part.values() for name in composites(one)}
