@@ -6,27 +6,29 @@
   of a ScaledObject may name only composites that a configuration of the page declares.
 - A block `yaml` whose first line is `# values.yaml` has values of the Helm chart. The schema of the chart checks them, and
   `tidegate validate` the configurations in them.
-- A block whose first line is a comment with the name of a program, such as `# service.py`, is that file.
+- `<!-- exact -->` before a block `text`: its numbers are those of the output.
+- `<!-- example: NAME -->` before a block `sh`: the test runs a program that it has under this name instead.
 - Servers that the reader has, such as inference engines, are simulated at the addresses that the guide has for them.
 """
 
 import http.server
 import json
 import re
+import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Callable
 
+import jsonschema
 import kubernetes_validate
 import yaml
-from blocks import BASE, DOCS, Block, Page, blocks
+from blocks import BASE, DOCS, SOON, Block, Page, blocks
 
 sys.path.append(str(Path(__file__).parents[1] / "deploy"))
 import engines
 
 VERSIONS = ("1.27", "1.37")
-
-PROGRAM = re.compile(r"(?:#|//|/\*) (\w+\.(?:py|rs|c))( \*/)?\n")
 
 Servers = dict[str, Callable[[float], str]]
 
@@ -37,6 +39,7 @@ class Guide(Page):
     def __init__(self, name: str, directory: Path, binary: str, servers: Servers) -> None:
         super().__init__(name, directory, binary)
         self.servers = servers
+        self.examples: dict[str, Path] = {}
         self.composites = declared(name)
 
     def run(self) -> None:
@@ -51,11 +54,21 @@ class Guide(Page):
                 server.server_close()
 
     def run_block(self, block: Block, asked: str | None) -> str | None:
-        named = PROGRAM.match(block.text)
-        if named is None:
-            return super().run_block(block, asked)
-        (self.work / named[1]).write_text(self.moved(block.text))
-        return None
+        kind, _, name = block.note.partition(": ")
+        if kind == "example":
+            subprocess.run(["bash", "-n"], input=block.text, text=True, check=True)
+            return str(self.examples[name])
+        if kind == "exact":
+            assert asked is not None
+            self.compare_exactly(f"docs/{self.name}:{block.line}", asked, block.text)
+            return None
+        return super().run_block(block, asked)
+
+    def compare_exactly(self, at: str, command: str, expected: str) -> None:
+        end = time.monotonic() + SOON
+        while (result := self.finished(["bash", "-c", command])).stdout.split() != expected.split():
+            assert time.monotonic() < end, f"{at}: {command}\n{result.stdout}{result.stderr}\nexpected:\n{expected}"
+            time.sleep(0.2)
 
     def check_yaml(self, at: str, text: str) -> None:
         if text.startswith("apiVersion:"):
@@ -80,8 +93,6 @@ class Guide(Page):
             assert selected and set(selected) <= self.composites, f"{at}: {text} is not of {self.composites}"
 
     def check_values(self, at: str, values: dict[str, dict[str, object]]) -> None:
-        import jsonschema
-
         schema = json.loads((DOCS.parent / "deploy/helm/tidegate/values.schema.json").read_text())
         try:
             jsonschema.validate(values, schema)
