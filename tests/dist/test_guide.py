@@ -30,7 +30,7 @@ def pkg_config(directory: Path) -> None:
 def test_three_languages_count_in_one_gateway(tmp_path: Path) -> None:
     gateway = kit.unpack("tidegate-[0-9]*-linux.tar.gz", tmp_path / "gateway")
     sdk = kit.unpack("tidegate-sdk-*.tar.gz", tmp_path / "sdk")
-    guide = Guide("guides/sdk.md", tmp_path, str(gateway / "tidegate"), {})
+    guide = Guide("guides/sdk.md", tmp_path, str(gateway / "tidegate"))
     pkg_config(tmp_path / "bin")
     guide.examples["cells"] = example()
     guide.environment |= {

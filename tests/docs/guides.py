@@ -5,10 +5,12 @@
 - A block `yaml` that begins with `apiVersion:` has objects of Kubernetes. Schemas check those of Kubernetes itself. The triggers
   of a ScaledObject may name only composites that a configuration of the page declares.
 - A block `yaml` whose first line is `# values.yaml` has values of the Helm chart. The schema of the chart checks them, and
-  `tidegate validate` the configurations in them.
+  tests/deploy renders the chart with them.
 - `<!-- exact -->` before a block `text`: its numbers are those of the output.
 - `<!-- example: NAME -->` before a block `sh`: the test runs a program that it has under this name instead.
-- Servers that the reader has, such as inference engines, are simulated at the addresses that the guide has for them.
+- Servers that the reader has, such as inference engines, are simulated at the addresses that the guide has for them. Programs
+  that the reader has, such as agents, run before the first block.
+- Directories of the system, such as `/run/nixl`, are below the directory of the run.
 """
 
 import http.server
@@ -23,30 +25,41 @@ from typing import Callable
 import jsonschema
 import kubernetes_validate
 import yaml
-from blocks import BASE, DOCS, SOON, Block, Page, blocks
+from blocks import DOCS, SOON, Block, Page, blocks
 
 sys.path.append(str(Path(__file__).parents[1] / "deploy"))
 import engines
 
 VERSIONS = ("1.27", "1.37")
 
+# Directories that a guide writes to.
+SYSTEM = re.compile(r"(?<![\w/.])(/run/nixl|/run/tidegate|/var/lib/tidegate)")
+
 Servers = dict[str, Callable[[float], str]]
 
 
 class Guide(Page):
-    """The servers of a guide have the addresses of the text, and a page for each time since the start."""
+    """Servers have the addresses of the text, and a page for each time since the start. Programs are commands by name."""
 
-    def __init__(self, name: str, directory: Path, binary: str, servers: Servers) -> None:
+    def __init__(
+        self, name: str, directory: Path, binary: str, servers: Servers | None = None, programs: dict[str, str] | None = None
+    ) -> None:
         super().__init__(name, directory, binary)
-        self.servers = servers
+        self.servers = servers or {}
+        self.programs = programs or {}
         self.examples: dict[str, Path] = {}
         self.composites = declared(name)
+
+    def moved(self, text: str) -> str:
+        return SYSTEM.sub(lambda path: f"{self.work}{path[0]}", super().moved(text))
 
     def run(self) -> None:
         started: list[http.server.ThreadingHTTPServer] = []
         try:
             for address, page in self.servers.items():
                 started.append(engines.serve(page, int(self.moved(address).rpartition(":")[2])))
+            for name, command in self.programs.items():
+                self.start(name, self.moved(command))
             super().run()
         finally:
             for server in started:
@@ -92,18 +105,12 @@ class Guide(Page):
             selected = re.findall(r"[a-z]\w*(?=[{/]|$)", re.sub(r"\{[^}]*\}", "{", text))
             assert selected and set(selected) <= self.composites, f"{at}: {text} is not of {self.composites}"
 
-    def check_values(self, at: str, values: dict[str, dict[str, object]]) -> None:
+    def check_values(self, at: str, values: object) -> None:
         schema = json.loads((DOCS.parent / "deploy/helm/tidegate/values.schema.json").read_text())
         try:
             jsonschema.validate(values, schema)
         except jsonschema.ValidationError as error:
             raise AssertionError(f"{at}: {error.message}") from error
-        for workload in values.values():
-            part = workload.get("extraConfig")
-            if part:
-                command = ["tidegate", "validate", "--config", f"yaml:{BASE}", "--config", f"yaml:{json.dumps(part)}"]
-                result = self.finished(command)
-                assert result.returncode == 0, f"{at}: {result.stdout}{result.stderr}"
 
 
 def declared(page: str) -> set[str]:
