@@ -22,7 +22,7 @@ def documented() -> list[server.Object]:
     """The objects in the documentation."""
     blocks = [
         block
-        for file in sorted((kit.ROOT / "docs").glob("*.md"))
+        for file in sorted((kit.ROOT / "docs").rglob("*.md"))
         for block in re.findall(r"^```yaml\n(.*?)^```", file.read_text(), re.MULTILINE | re.DOTALL)
     ]
     whole = [block for block in blocks if block.startswith("apiVersion:")]
