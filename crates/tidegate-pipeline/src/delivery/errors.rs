@@ -23,7 +23,7 @@ pub const DELIVERY_ERRORS: &[ErrorDoc] = &[
     ),
     ErrorDoc::logged(
         "The exporter drops items. `reason` is one of the reasons of drops.",
-        "\"dropped\"",
+        "dropped",
         "Read `error` in the line, and look at `tidegate_dropped_items_total`.",
     ),
     ErrorDoc::logged(
