@@ -13,7 +13,7 @@ pub(crate) fn reference(arguments: &[String]) -> Outcome {
     if !arguments.is_empty() {
         return Err("usage: cargo xtask reference".into());
     }
-    process::stream(process::cargo().args(["build", "--quiet", "--bin", "tidegate"]))?;
+    process::stream(process::cargo().args(["build", "--bin", "tidegate"]))?;
     process::stream(
         pytest::python(&[])?
             .arg("docs/reference.py")
