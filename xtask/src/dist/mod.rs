@@ -289,7 +289,7 @@ pub(crate) fn test(arguments: &[String]) -> Outcome {
         ("TIDEGATE_SYSTEMD", testenv::part("systemd")),
         ("TIDEGATE_ACTIONLINT", ACTIONLINT.installed()?),
     ];
-    let folders = ["deploy-tools", "python-tools"].map(testenv::part);
+    let folders = ["deploy-tools", "python", "python-tools"].map(testenv::part);
     // The roots of the tests take gigabytes.
     let options = ["tests/dist", "--quiet", "-o", "tmp_path_retention_policy=none"];
     pytest::run(&options, &folders, &programs, arguments)
