@@ -286,6 +286,7 @@ pub(crate) fn test(arguments: &[String]) -> Outcome {
         ("TIDEGATE_DIST_AGAIN", again),
         ("TIDEGATE_PACKAGING", testenv::part("packaging")),
         ("TIDEGATE_DEBIAN_ROOT", testenv::part("debian-root")),
+        ("TIDEGATE_CONTAINER_ROOT", testenv::part("container-root")),
         ("TIDEGATE_SYSTEMD", testenv::part("systemd")),
         ("TIDEGATE_ACTIONLINT", ACTIONLINT.installed()?),
     ];
