@@ -135,7 +135,8 @@ class Layout:
         """The layer with all files of a root, and the digest of its bytes before compression."""
         file = self._blobs / "layer"
         with file.open("wb") as output:
-            command = ["zstd", "--quiet", "--ultra", f"-{level}", "--single-thread", "--stdout"]
+            # A node needs as much memory as the window to unpack it: level 22 alone would take 128 MiB.
+            command = ["zstd", "--quiet", "--ultra", f"-{level}", "--zstd=wlog=26", "--single-thread", "--stdout"]
             with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=output) as compressor:
                 assert compressor.stdin is not None
                 tee = Tee(compressor.stdin)

@@ -42,7 +42,8 @@ rm -rf "$root/usr/share/ca-certificates" "$root/usr/share/gcc" "$root/usr/share/
     "$root/usr/sbin" "$root/usr/lib/x86_64-linux-gnu/gconv" "$root/usr/lib/aarch64-linux-gnu/gconv" \
     "$root/var/cache" "$root/var/mail" "$root/var/spool"
 # Tools for developers of programs, name services that `hosts` does not name, and the vector functions of libm.
-for library in libBrokenLocale libc_malloc_debug libmemusage libmvec libnsl libnss_compat libnss_hesiod libpcprofile libthread_db; do
+for library in libBrokenLocale libc_malloc_debug libmemusage libmvec libnsl libnss_compat libnss_hesiod libpcprofile \
+    libthread_db; do
     rm -f "$root"/lib/*-linux-gnu/"$library".so*
 done
 find "$root/usr/share/doc" -type f ! -name copyright -delete

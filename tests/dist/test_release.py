@@ -99,7 +99,8 @@ def test_files_and_images_have_an_sbom_and_provenance() -> None:
         (sbom,) = uses(job, "actions/attest-sbom")
         assert sbom["sbom-path"] == listed["output-file"] and listed["format"] == "spdx-json"
         if job == "image":
-            subject = {"subject-name": "${{ vars.IMAGE }}", "subject-digest": "${{ steps.push.outputs.digest }}", "push-to-registry": True}
+            subject: dict[str, Any] = {"subject-name": "${{ vars.IMAGE }}", "subject-digest": "${{ steps.push.outputs.digest }}"}
+            subject |= {"push-to-registry": True}
             assert provenance == subject and sbom == subject | {"sbom-path": listed["output-file"]}
         else:
             assert provenance["subject-path"] == "release/*" and sbom["subject-path"] == "release/*.tar.gz"
