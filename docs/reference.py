@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 
-"""Writes the pages of docs/reference from what a build of tidegate says of itself, and the tables for sizing.
+"""Writes the pages of docs/reference from what a build of tidegate says of itself, and from docs/benchmarks.md the tables
+for sizing and the plots.
 
 `cargo xtask reference` runs it with the newest build. With `--check` it writes nothing, names the pages that differ, and
 ends with 1.
@@ -16,6 +17,7 @@ import sys
 from pathlib import Path
 from typing import Any, Iterator
 
+import plots
 import sizing
 
 DOCS = Path(__file__).parent
@@ -167,6 +169,30 @@ def section_of(component: Row) -> str:
     return f"{component['class']}s"
 
 
+def errors(rows: list[Row]) -> str:
+    text = "## Errors\n\n"
+    if not rows:
+        return text + "The component reports no errors of its own.\n\n"
+    text += (
+        "The answer is what the peer gets: the HTTP status or the gRPC code. The log line contains the text of the third column.\n"
+        "If an error prevents the start, standard error has the text.\n\n"
+    )
+    return text + table(
+        ["error", "answer", "log line", "what to do"],
+        [[row["case"], row["answer"] or "", code(row["log"].strip()) if row["log"] else "", row["remedy"]] for row in rows],
+    )
+
+
+def service_page(service: Row) -> str:
+    text = f"# service\n\n{NOTICE}"
+    text += (
+        "The section `service` chooses the components that run, connects them to pipelines, and sets the telemetry of the\n"
+        "gateway itself. [Configuration](../configuration.md) has its rules, and\n"
+        "[the gateway's own telemetry](../telemetry.md) the use of `telemetry`.\n\n"
+    )
+    return (text + options(service["options"])).rstrip("\n") + "\n"
+
+
 def component_page(component: Row, own_metrics: list[Row]) -> str:
     section, kind = section_of(component), component["type"]
     text = f"# {kind} ({component['class']})\n\n{NOTICE}{sentence(component['description'])}\n\n"
@@ -197,6 +223,7 @@ def component_page(component: Row, own_metrics: list[Row]) -> str:
         text += table(
             ["reason", "meaning"], [[code(row["reason"]), row["description"]] for row in component["drop_reasons"]]
         )
+    text += errors(component["errors"])
     return text.rstrip("\n") + "\n"
 
 
@@ -271,13 +298,14 @@ def index_page(components: list[Row], version: str) -> str:
         ["page", "content"],
         [
             ["[Commands](commands.md)", "every command with its options, and the exit codes"],
+            ["[service](service.md)", "every option of `service`: extensions, pipelines, telemetry, the time limit of a stop"],
             ["[Own metrics](metrics.md)", "every metric of the gateway itself, with its unit"],
             ["[HTTP API](api.md)", "every path of the `admin` extension"],
         ],
     )
     text += (
-        "A page of a component has its options with types, defaults and meaning, an example, its own metrics, and the reasons\n"
-        "for which it drops items. `tidegate components --json` prints the same.\n\n"
+        "A page of a component has its options with types, defaults and meaning, an example, its own metrics, the reasons for\n"
+        "which it drops items, and its errors. `tidegate components --json` prints the same.\n\n"
     )
     for name in CLASSES:
         of_class = [component for component in components if component["class"] == name]
@@ -293,13 +321,16 @@ def pages(binary: str) -> dict[Path, str]:
     found = {
         REFERENCE / "README.md": index_page(components, document["version"]),
         REFERENCE / "commands.md": commands_page(binary),
+        REFERENCE / "service.md": service_page(document["service"]),
         REFERENCE / "metrics.md": metrics_page(own_metrics),
         REFERENCE / "api.md": api_page(document["http_api"]),
     }
     for component in components:
         path = REFERENCE / section_of(component) / f"{component['type']}.md"
         found[path] = component_page(component, own_metrics)
-    found[OPERATIONS] = sizing.sized(OPERATIONS.read_text(), (DOCS / "benchmarks.md").read_text())
+    benchmarks = (DOCS / "benchmarks.md").read_text()
+    found[OPERATIONS] = sizing.sized(OPERATIONS.read_text(), benchmarks)
+    found |= plots.pictures(benchmarks)
     return found
 
 
@@ -309,7 +340,7 @@ def main() -> int:
     parser.add_argument("binary", help="the program to describe")
     arguments = parser.parse_args()
     new = pages(arguments.binary)
-    old = {path: path.read_text() for path in [OPERATIONS, *REFERENCE.rglob("*.md")]}
+    old = {path: path.read_text() for path in [OPERATIONS, *REFERENCE.rglob("*.md"), *DOCS.glob("plot-*.svg")]}
     differing = sorted(path for path in new.keys() | old.keys() if new.get(path) != old.get(path))
     for path in differing:
         print(f"{path.relative_to(DOCS.parent)}: {'differs' if path in new and path in old else 'new or gone'}")

@@ -32,11 +32,16 @@ SERIES = [10_000, 100_000, 1_000_000]
 IDLE = ("start", "resident memory, idle")
 
 
-def figure(benchmarks: str, section: str, name: str) -> tuple[float, str]:
-    """The value of a figure, and its unit."""
+def text_of(benchmarks: str, section: str) -> str:
     _, begin, rest = benchmarks.partition(f"<!-- section {section} -->\n")
     assert begin, f"docs/benchmarks.md has no section {section}"
-    found = re.search(rf"^\| {re.escape(name)} \| ([\d.]+) (\S+) \|", rest.partition("<!-- section ")[0], re.MULTILINE)
+    return rest.partition("<!-- section ")[0]
+
+
+def figure(benchmarks: str, section: str, name: str) -> tuple[float, str]:
+    """The value of a figure, and its unit."""
+    text = text_of(benchmarks, section)
+    found = re.search(rf"^\| {re.escape(name)} \| ([\d.]+) (\S+) \|", text, re.MULTILINE)
     assert found, f"docs/benchmarks.md has no figure `{name}` in {section}"
     return float(found[1]), found[2]
 

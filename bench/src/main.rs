@@ -18,6 +18,7 @@ mod otlp;
 mod pages;
 mod picture;
 mod process;
+mod progress;
 mod publish;
 mod report;
 mod selection;
@@ -32,6 +33,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use groups::GROUPS;
+use progress::LongTask;
 use publish::Published;
 use report::Report;
 use selection::{Selection, group_of};
@@ -116,9 +118,18 @@ fn bench(binary: &Path, output: &Path, asked: &[&str]) -> Result<(), BenchError>
     let machine = machine::describe()?;
     println!("{machine}\n");
     let mut report = Report::new(machine);
-    for group in GROUPS.iter().filter(|group| asked.has_group(group.name)) {
+    let chosen: Vec<_> = GROUPS
+        .iter()
+        .filter(|group| asked.has_group(group.name))
+        .collect();
+    for (index, group) in chosen.iter().enumerate() {
         println!("{}: {}", group.name, group.about);
-        for row in (group.run)(binary)? {
+        let progress = LongTask::new(format!("bench {}", group.name))
+            .step(index + 1, chosen.len())
+            .begin(groups::measured_so_far());
+        let rows = (group.run)(binary)?;
+        drop(progress);
+        for row in rows {
             if !row.is_only_in_a_table() {
                 println!("  {row}");
             }

@@ -7,6 +7,7 @@ use std::ffi::OsString;
 use std::fs::File;
 use std::io;
 use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
@@ -25,6 +26,9 @@ const PATIENCE: Duration = Duration::from_secs(60);
 const LOOK: Duration = Duration::from_millis(50);
 /// The file of its output, in its directory.
 const LOG: &str = "printed.log";
+
+/// The number of processes that were started.
+static STARTED: AtomicUsize = AtomicUsize::new(0);
 
 /// A child and its directory; asked to end when dropped.
 pub(crate) struct Process {
@@ -47,7 +51,13 @@ impl Process {
         Ok(Self::of(spawned?, directory))
     }
 
+    /// The number of processes so far.
+    pub(crate) fn started() -> usize {
+        STARTED.load(Ordering::Relaxed)
+    }
+
     fn of(child: Child, directory: TempDir) -> Self {
+        STARTED.fetch_add(1, Ordering::Relaxed);
         Self {
             child,
             threads: Mutex::default(),

@@ -17,6 +17,22 @@ Written by `cargo xtask bench --publish [GROUP[/JOB]...]`, `cargo xtask cluster 
 `cargo xtask page --open --publish`. They replace the sections of what they measured and leave the others.
 [measuring.md](measuring.md) says what each group does and how to read its figures.
 
+`cargo xtask reference` draws these pictures from the tables below. A mark is a median, and the line through it goes from the
+least to the most of all rounds. A mark is missing where a program cannot do the job, or was not there. Programs have one core
+each, but replicas and their broker share two.
+
+![Processor time of a point, of tidegate and peers, by kind of request](plot-processor.svg)
+
+![Points a second through one core, of tidegate and peers, by kind of request](plot-throughput.svg)
+
+![Resident memory of tidegate and peers, by kind of load](plot-memory.svg)
+
+![p50 and p99 of the time from an event to a page, a query and a watcher](plot-latency.svg)
+
+![Time of PromQL queries of tidegate and Prometheus 3](plot-queries.svg)
+
+![Cores and memory of a replica and of the broker, by the number of agents](plot-agents.svg)
+
 ";
 
 /// A section begins with this and its name, and ends where the next begins.

@@ -15,6 +15,8 @@ mod peer;
 mod reloads;
 
 use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -22,6 +24,7 @@ use crate::BenchError;
 use crate::gateway::Gateway;
 use crate::groups::agents;
 use crate::http;
+use crate::progress::LongTask;
 use crate::stats::Samples;
 use load::{Agents, Pushes};
 use peer::Peer;
@@ -146,9 +149,18 @@ fn check_until(gateway: &Gateway, end: Instant, with_reloads: bool) -> Result<Ve
     let mut memory = Vec::new();
     let mut counted = 0.0;
     let mut scraper = gateway.scraper()?;
+    let seen = Arc::new((AtomicU64::new(0), AtomicU64::new(0)));
+    let shown = seen.clone();
+    let _progress = LongTask::new("soak")
+        .expected(end.saturating_duration_since(Instant::now()))
+        .begin(move || {
+            let (transfers, mib) = (shown.0.load(Relaxed), shown.1.load(Relaxed));
+            format!("{transfers} transfers served, {mib} MiB resident")
+        });
     while Instant::now() < end {
         thread::sleep(LOOK.min(end.saturating_duration_since(Instant::now())));
-        memory.push(gateway.process().memory_mib()?.0);
+        let resident = gateway.process().memory_mib()?.0;
+        memory.push(resident);
         let read = scraper.sum("nixl_node_tx_requests_num_total");
         // A reload that changes the page closes its connections.
         let read = match read {
@@ -162,6 +174,8 @@ fn check_until(gateway: &Gateway, end: Instant, with_reloads: bool) -> Result<Ve
             return Err(format!("a counter fell from {counted} to {now}").into());
         }
         counted = now;
+        seen.0.store(now as u64, Relaxed);
+        seen.1.store(resident as u64, Relaxed);
     }
     Ok(memory)
 }

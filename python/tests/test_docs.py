@@ -17,6 +17,7 @@ from otlp import Grpc
 import tidegate
 
 DOCS = Path(__file__).parents[2] / "docs/python.md"
+README = Path(__file__).parents[1] / "README.md"
 
 
 def programs() -> dict[str, list[str]]:
@@ -46,6 +47,13 @@ def collector() -> Iterator[Grpc]:
 def test_every_program_is_one(heading: str) -> None:
     for program in programs()[heading]:
         compile(program, str(DOCS), "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+
+
+def test_the_program_of_the_readme_prints_a_number(capsys: pytest.CaptureFixture[str]) -> None:
+    (program,) = re.findall(r"```python\n(.*?)```", README.read_text(), re.DOTALL)
+    asyncio.run(run(program, {}))
+    (shown,) = re.findall(r"# (requests_total.*)", program)
+    assert f"{shown}\n" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("place", ["prometheus", "null", "otlp"])

@@ -1,8 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Pages of inference engines, as vLLM and the frontend of Dynamo serve them, with the bounds and labels of both."""
+"""Pages of inference engines, as vLLM, SGLang and the frontend of Dynamo serve them, and servers for them."""
 
-from typing import Sequence
+import http.server
+import threading
+import time
+from typing import Callable, Sequence
 
 VLLM = {
     "gauge": ("num_requests_running", "num_requests_waiting"),
@@ -15,6 +18,12 @@ VLLM = {
         "request_prefill_time_seconds",
         "request_decode_time_seconds",
     ),
+}
+
+SGLANG = {
+    "gauge": ("num_running_reqs", "num_queue_reqs", "gen_throughput", "cache_hit_rate"),
+    "counter": ("prompt_tokens", "generation_tokens", "num_requests"),
+    "histogram": ("time_to_first_token_seconds", "inter_token_latency_seconds", "e2e_request_latency_seconds"),
 }
 
 DYNAMO = {
@@ -54,6 +63,15 @@ def vllm(seconds: float) -> str:
     return "".join(pages)
 
 
+def sglang(seconds: float) -> str:
+    labels, count = 'model_name="llama",engine_type="unified",tp_rank="0",pp_rank="0"', int(RATE * seconds)
+    pages = [family(f"sglang:{name}", "gauge", [f"sglang:{name}{{{labels}}} 3"]) for name in SGLANG["gauge"]]
+    pages.append(family("sglang:token_usage", "gauge", [f"sglang:token_usage{{{labels}}} 0.5"]))
+    pages += [family(f"sglang:{name}_total", "counter", [f"sglang:{name}_total{{{labels}}} {count * 100}"]) for name in SGLANG["counter"]]
+    pages += [histogram(f"sglang:{name}", labels, count) for name in SGLANG["histogram"]]
+    return "".join(pages)
+
+
 def dynamo(seconds: float) -> str:
     labels, count = 'model="llama"', int(RATE * seconds)
     requests = [
@@ -65,3 +83,24 @@ def dynamo(seconds: float) -> str:
     pages.append(family("dynamo_frontend_output_tokens_total", "counter", [f"dynamo_frontend_output_tokens_total{{{labels}}} {count * 100}"]))
     pages += [histogram(f"dynamo_frontend_{name}", labels, count) for name in DYNAMO["histogram"]]
     return "".join(pages)
+
+
+def serve(page: Callable[[float], str], port: int = 0) -> http.server.ThreadingHTTPServer:
+    """Serves a page that changes with time, in seconds since the start. Port 0 is any free one."""
+    started = time.monotonic()
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            body = page(time.monotonic() - started).encode()
+            self.send_response(200)
+            self.send_header("Content-Type", "text/plain; version=0.0.4")
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", port), Handler)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    return server

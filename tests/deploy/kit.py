@@ -16,7 +16,11 @@ ROOT = Path(__file__).parents[2]
 DEPLOY = ROOT / "deploy"
 CHART = DEPLOY / "helm/tidegate"
 MATRIX = sorted((CHART / "ci").glob("*.yaml"))
+# Values files of the official chart of the Collector, which the chart takes too.
+COLLECTORS = sorted((Path(__file__).parent / "collector").glob("*.yaml"))
 NAMESPACE = "monitoring"
+# Kinds that others define: their schemas are not part of Kubernetes.
+CUSTOM = ("PodMonitor", "PrometheusRule", "ScaledObject", "ServiceMonitor")
 
 Object = dict[str, Any]
 
@@ -43,15 +47,36 @@ def rendered(values: Path) -> str:
     return result.stdout
 
 
+def documents(text: str) -> list[Object]:
+    # The parser in C: with dashboards, a chart has 300 kB.
+    return [document for document in yaml.load_all(text, yaml.CSafeLoader) if document]
+
+
 @functools.cache
 def parsed(values: Path) -> list[Object]:
-    # The parser in C: with dashboards, a chart has 300 kB.
-    return [document for document in yaml.load_all(rendered(values), yaml.CSafeLoader) if document]
+    return documents(rendered(values))
 
 
 def objects(values: Path) -> list[Object]:
     """The rendered objects. Each caller has copies of its own."""
     return copy.deepcopy(parsed(values))
+
+
+def collector_arguments(values: Path) -> list[str | Path]:
+    """How users pass a values file of the Collector's chart. A comma in a path would end the value."""
+    return ["--set-file", f"collector.valuesFile={values}"]
+
+
+@functools.cache
+def collector_text(values: Path) -> str:
+    result = template(*collector_arguments(values))
+    assert result.returncode == 0, result.stderr
+    return result.stdout
+
+
+def collector_objects(values: Path) -> list[Object]:
+    """The objects of a values file of the Collector's chart."""
+    return documents(collector_text(values))
 
 
 def of_kind(values: Path, *kinds: str) -> list[Object]:

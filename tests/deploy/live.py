@@ -143,7 +143,7 @@ class Fleet:
         cluster = {"CLUSTER_ENDPOINT": self.ports.address(), "CLUSTER_TOKEN": "a", "VENDOR_ENDPOINT": "http://127.0.0.1:1"}
         self.ports.release()
         vllm = [self.serve(engines.vllm), self.serve(engines.vllm)]
-        self.targets({"vllm": vllm[0], "dynamo": self.serve(engines.dynamo)})
+        self.targets([self.serve(engines.sglang), self.serve(engines.dynamo)])
 
         rings = self.directory / "rings"
         rings.mkdir()
@@ -184,14 +184,14 @@ class Fleet:
         with (self.directory / f"{name}.log").open("wb") as log:
             self.processes.append(subprocess.Popen(command, stdout=log, stderr=log, **options))
 
-    def targets(self, engines_by_name: dict[str, str]) -> None:
+    def targets(self, scraped: list[str]) -> None:
         """The files of targets that both readers have. Engines have no gateway before them here."""
         own = [self.gateways[name]["OWN_METRICS_ENDPOINT"] for name in self.gateways]
         data = [self.gateways[name]["PROMETHEUS_ENDPOINT"] for name in ("quickstart", "autoscaling", "replica")]
         folder = self.directory / "targets"
         folder.mkdir()
         (folder / "own.yaml").write_text(yaml.safe_dump([{"targets": own}]))
-        (folder / "data.yaml").write_text(yaml.safe_dump([{"targets": [*data, engines_by_name["dynamo"]]}]))
+        (folder / "data.yaml").write_text(yaml.safe_dump([{"targets": [*data, *scraped]}]))
 
     def prometheus(self, address: str) -> None:
         # The part of Compose, with the targets above.
@@ -208,24 +208,8 @@ class Fleet:
         self.spawn("prometheus", kit.program("prometheus"), f"--config.file={file}", storage, f"--web.listen-address={address}")
 
     def serve(self, page: Callable[[float], str]) -> str:
-        """Serves a page that changes with time."""
-        started = time.monotonic()
-
-        class Handler(http.server.BaseHTTPRequestHandler):
-            def do_GET(self) -> None:
-                body = page(time.monotonic() - started).encode()
-                self.send_response(200)
-                self.send_header("Content-Type", "text/plain; version=0.0.4")
-                self.send_header("Content-Length", str(len(body)))
-                self.end_headers()
-                self.wfile.write(body)
-
-            def log_message(self, *_: object) -> None:
-                pass
-
-        server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        server = engines.serve(page)
         self.servers.append(server)
-        threading.Thread(target=server.serve_forever, daemon=True).start()
         return f"127.0.0.1:{server.server_port}"
 
     def send(self) -> None:

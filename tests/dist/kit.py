@@ -47,6 +47,23 @@ def output(*command: str | Path, **options: Any) -> str:
     return result.stdout
 
 
+def blocks(document: str, language: str, heading: str = "") -> list[str]:
+    """The blocks of code in a language in a document of the repository, or in one section of it."""
+    text = (ROOT / document).read_text()
+    section = re.split(r"(?m)^##+ ", text.split(f"\n{heading}\n", 1)[1])[0] if heading else text
+    return re.findall(rf"(?ms)^```{language}\n(.*?)^```$", section)
+
+
+def newest_glibc(path: Path) -> tuple[int, ...]:
+    """The oldest version of glibc that has all symbols that a program or a library needs."""
+    shown = output("readelf", "--version-info", "--wide", path, env=os.environ | {"LC_ALL": "C"})
+    return max(version(found) for found in re.findall(r"\bGLIBC_([0-9.]+)", shown))
+
+
+def version(text: str) -> tuple[int, ...]:
+    return tuple(int(number) for number in text.split("."))
+
+
 def unpack(pattern: str, to: Path) -> Path:
     """Unpacks a tarball. It has all in one directory."""
     with tarfile.open(package(pattern)) as archive:

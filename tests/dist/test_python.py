@@ -4,31 +4,37 @@
 
 import os
 import re
+import shutil
 import sys
 from pathlib import Path
 
 import kit
+import maturin
+
+PIP = (sys.executable, "-m", "pip")
+OFFLINE = ("--quiet", "--no-index", "--no-deps", "--disable-pip-version-check")
 
 
-def first_example() -> str:
-    """The first example of docs/python.md."""
-    found = re.search(r"```python\n(.+?)```", (kit.ROOT / "docs/python.md").read_text(), re.DOTALL)
-    assert found
-    return found[1]
-
-
-def installed(to: Path) -> Path:
-    pip = (sys.executable, "-m", "pip", "install", "--quiet", "--no-index", "--no-deps", "--disable-pip-version-check")
-    kit.output(*pip, "--root-user-action=ignore", "--target", to, kit.package("*.whl"))
+def installed(to: Path, wheel: Path | None = None) -> Path:
+    files = wheel or kit.package("*.whl")
+    kit.output(*PIP, "install", *OFFLINE, "--root-user-action=ignore", "--target", to, files)
     return to
+
+
+def shown(site: Path, program: str) -> str:
+    return kit.output(sys.executable, "-c", program, cwd=site.parent, env=os.environ | {"PYTHONPATH": str(site)})
 
 
 def test_the_wheel_installs_without_a_compiler_and_counts(tmp_path: Path) -> None:
     site = installed(tmp_path / "site")
-    program = f"{first_example()}\nprint(tidegate.__version__)\nprint(registry.expose())\n"
-    shown = kit.output(sys.executable, "-c", program, cwd=tmp_path, env=os.environ | {"PYTHONPATH": str(site)})
-    assert shown.startswith(f"{kit.VERSION}\n"), shown
-    assert re.search(r'service_requests_total\{[^}]*status="ok"[^}]*\} 1\b', shown), shown
+    first, *_ = kit.blocks("docs/python.md", "python", "## The SDK")
+    assert shown(site, first) == "1\n"
+    assert shown(site, "import tidegate; print(tidegate.__version__)") == f"{kit.VERSION}\n"
+
+
+def test_the_first_example_on_the_page_of_an_index_counts(tmp_path: Path) -> None:
+    (first,) = kit.blocks("python/README.md", "python")
+    assert '\nrequests_total{model="llama"} 1.0\n' in shown(installed(tmp_path / "site"), first)
 
 
 def test_the_metadata_says_what_an_index_shows(tmp_path: Path) -> None:
@@ -50,3 +56,28 @@ def test_the_source_has_all_crates_that_it_is_built_from(tmp_path: Path) -> None
     (manifest,) = [path for path in source.rglob("Cargo.toml") if 'name = "tidegate-python"' in path.read_text()]
     assert list(source.rglob("Cargo.lock"))
     kit.output("cargo", "metadata", "--format-version=1", "--no-deps", "--offline", "--manifest-path", manifest)
+
+
+def test_pip_builds_a_wheel_from_the_source(tmp_path: Path) -> None:
+    # Cargo's files of a build have the path of the source in their names: another path each time would fill the disk.
+    fixed = kit.directory("dist").parent / "source"
+    shutil.rmtree(fixed, ignore_errors=True)
+    source = kit.unpack(f"tidegate-{kit.VERSION}.tar.gz", fixed)
+    # The archive has the time of the commit. For Cargo, files that are older than the last build are unchanged.
+    for path in kit.files(source).values():
+        path.touch()
+    tools = Path(maturin.__file__).parents[1] / "bin"
+    variables = {
+        "PATH": f"{tools}{os.pathsep}{os.environ['PATH']}",
+        # Other crates are built there already, without optimisation.
+        "CARGO_TARGET_DIR": str(kit.directory("python_build")),
+        "CARGO_NET_OFFLINE": "true",
+        "MATURIN_PEP517_ARGS": "--profile dev",
+    }
+    options = ("--no-build-isolation", "--wheel-dir", tmp_path)
+    kit.output(*PIP, "wheel", *OFFLINE, *options, source, env=os.environ | variables)
+    (wheel,) = tmp_path.glob("*.whl")
+    # A system that pip builds on is the one that it installs on.
+    assert re.fullmatch(r"tidegate-.+-cp310-abi3-(many)?linux\w*\.whl", wheel.name)
+    first, *_ = kit.blocks("docs/python.md", "python", "## The SDK")
+    assert shown(installed(tmp_path / "site", wheel), first) == "1\n"

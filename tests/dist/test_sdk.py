@@ -20,9 +20,17 @@ def sdk(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def documented_project() -> str:
     """The CMakeLists.txt of docs/install.md."""
-    found = re.search(r"```cmake\n(.+?)```", (kit.ROOT / "docs/install.md").read_text(), re.DOTALL)
-    assert found
-    return found[1]
+    (project,) = kit.blocks("docs/install.md", "cmake")
+    return project
+
+
+def documented_project_in_cpp() -> str:
+    """The same for C++, as docs/install.md says."""
+    words = " ".join((kit.ROOT / "docs/install.md").read_text().split())
+    change = re.search(r"For a program in C\+\+, write `(project.+?)`, `(.+?)`, and `(target_compile_features.+?)`", words)
+    assert change
+    project, source, standard = change.groups()
+    return documented_project().replace("project(service C)", project).replace("service.c)", f"{source})") + standard
 
 
 def cmake(*arguments: str | Path) -> None:
@@ -37,10 +45,29 @@ def test_a_project_of_cmake_finds_the_library(sdk: Path, tmp_path: Path, target:
     (tmp_path / "CMakeLists.txt").write_text(text.replace("tidegate::tidegate)", f"{target})"))
     # The first example of the guide.
     (tmp_path / "service.c").write_bytes((sdk / "share/doc/tidegate/examples/service.c").read_bytes())
-    cmake("-S", tmp_path, "-B", tmp_path / "build", f"-DCMAKE_PREFIX_PATH={sdk}", "-DCMAKE_MAKE_PROGRAM=make")
-    cmake("--build", tmp_path / "build")
-    page = kit.output(tmp_path / "build/service")
-    assert 'service_requests_total{model="llama",status="200"} 3\n' in page, page
+    page = built_and_run(sdk, tmp_path)
+    assert page.startswith("mean 0.8 s\n") and 'service_requests_total{model="llama",status="200"} 3\n' in page, page
+
+
+def built_and_run(sdk: Path, project: Path) -> str:
+    cmake("-S", project, "-B", project / "build", f"-DCMAKE_PREFIX_PATH={sdk}", "-DCMAKE_MAKE_PROGRAM=make")
+    cmake("--build", project / "build")
+    return kit.output(project / "build/service")
+
+
+@pytest.mark.parametrize("target", ["tidegate::tidegate", "tidegate::static"])
+def test_a_project_in_cpp_finds_the_library(sdk: Path, tmp_path: Path, target: str) -> None:
+    (tmp_path / "CMakeLists.txt").write_text(documented_project_in_cpp().replace("tidegate::tidegate)", f"{target})"))
+    (tmp_path / "service.cpp").write_bytes((sdk / "share/doc/tidegate/examples/service.cpp").read_bytes())
+    page = built_and_run(sdk, tmp_path)
+    assert page.startswith("mean 0.8 s\n") and 'service_requests_total{model="llama",status="200"} 3\n' in page, page
+
+
+def test_the_example_of_the_readme_counts(sdk: Path, tmp_path: Path) -> None:
+    (program,) = kit.blocks("crates/tidegate-capi/README.md", "c")
+    (tmp_path / "CMakeLists.txt").write_text(documented_project())
+    (tmp_path / "service.c").write_text(program)
+    assert built_and_run(sdk, tmp_path).endswith("\nrequests_total 1\n")
 
 
 def test_another_minor_version_is_refused(sdk: Path, tmp_path: Path) -> None:

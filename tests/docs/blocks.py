@@ -7,7 +7,10 @@
 - A block `sh` runs in the directory of the files. The next block, if it is `text`, is its output: numbers but 0 may differ, and
   a line `...` stands for any lines.
 - `<!-- background: NAME -->` before a block: it runs until the end, or until `<!-- stop: NAME -->` before another block.
-- `<!-- not run: REASON -->`: the block is only parsed by a shell.
+- `<!-- not run: REASON -->`: the block is only parsed by a shell. A block of another language is not checked.
+
+`test_fragments.py` reads the same blocks in all documents, and two kinds more: `console` has commands after a dollar, with
+their output, and each line of `promql` is a query.
 """
 
 import os
@@ -15,13 +18,22 @@ import re
 import signal
 import socket
 import subprocess
+import textwrap
 import time
 from pathlib import Path
 from typing import Iterator, NamedTuple
 
 DOCS = Path(__file__).parents[2] / "docs"
 
-BLOCK = re.compile(r"(?m)^(?:<!-- (?P<note>[^>]*) -->\n)?```(?P<language>\w*)\n(?P<text>.*?)^```$", re.DOTALL)
+BLOCK = re.compile(
+    r"(?m)^(?P<indent> *)(?:<!-- (?P<note>[^>]*) -->\n(?P=indent))?```(?P<language>\w*)\n(?P<text>.*?)^(?P=indent)```$", re.DOTALL
+)
+
+# Code without a language: a line with four spaces after an empty line, or at the begin.
+INDENTED = re.compile(r"(?m)(?:\A|^\n)    \S.*$")
+
+# A point of a list. Its paragraphs are indented too.
+POINT = re.compile(r"(?m)^ *(?:[-*]|\d+\.) ")
 
 # What may differ in output: numbers, and the name of the host.
 VARIABLE = re.compile(r"hostname=\"[^\"]*\"|\d+(?:[.,]\d+)*")
@@ -47,10 +59,28 @@ class Block(NamedTuple):
 
 
 def blocks(page: str) -> Iterator[Block]:
-    text = (DOCS / page).read_text()
+    return blocks_of(DOCS / page)
+
+
+def blocks_of(document: Path) -> Iterator[Block]:
+    """The blocks of a document, also those in lists."""
+    text = document.read_text()
     for found in BLOCK.finditer(text):
         line = text.count("\n", 0, found.start()) + 1
-        yield Block(line, found["note"] or "", found["language"], found["text"])
+        yield Block(line, found["note"] or "", found["language"], textwrap.dedent(found["text"]))
+
+
+def code_without_language(document: Path) -> list[int]:
+    """The lines with code that no test can know: indented code, and blocks without a language."""
+    text = document.read_text()
+    found = [block.line for block in blocks_of(document) if not block.language]
+    rest = BLOCK.sub(lambda block: "\n" * block[0].count("\n"), text)
+    for code in INDENTED.finditer(rest):
+        # The paragraph before it that is not indented: in a list, indented lines are text.
+        begin = [line for line in rest[: code.start()].splitlines() if line and not line.startswith(" ")]
+        if not begin or not POINT.match(begin[-1]):
+            found.append(rest.count("\n", 0, code.end()) + 1)
+    return sorted(found)
 
 
 def free_port() -> int:

@@ -15,7 +15,10 @@ from pathlib import Path
 
 import pytest
 import yaml
-from blocks import BASE, DOCS, Block, blocks
+from blocks import BASE, DOCS, Block, blocks_of, code_without_language
+from commands import inline, inline_problems, script_problems
+
+ROOT = DOCS.parent
 
 BINARY = os.environ["TIDEGATE_BINARY"]
 
@@ -32,15 +35,33 @@ MISSING_PARTS = (
 # Keys of other files, such as the values of the Helm chart, that are also types of components.
 OTHER_KEYS = ("cluster", "rules")
 
-# Programs that other tests build and run: the languages, and the pages that they read.
+# Programs that other tests build and run: the languages, and the documents that they read.
 PROGRAMS = {
-    "rust": ("plugins.md", "sdk.md"),
-    "c": ("c.md", "plugins.md"),
-    "cpp": ("c.md", "plugins.md"),
-    "cmake": ("install.md",),
+    "rust": ("docs/plugins.md", "docs/sdk.md"),
+    "c": ("docs/c.md", "docs/plugins.md"),
+    "cpp": ("docs/c.md", "docs/plugins.md"),
+    "cmake": ("docs/install.md",),
 }
 
-PAGES = sorted(path.relative_to(DOCS).as_posix() for path in DOCS.rglob("*.md") if "reference" not in path.parts)
+# The file with the examples of the READMEs of crates, which `cargo test` compiles.
+EXAMPLES = "tests/it/readmes.rs"
+
+# Statements in C that are compiled here: the documents, the folders of their headers, and the headers that they do not show.
+STATEMENTS = {
+    "docs/page.md": ("crates/tidegate-page/c", []),
+    "crates/tidegate-capi/README.md": ("crates/tidegate-capi/include", ["stdio.h", "tidegate.h"]),
+}
+
+# `cargo xtask reference` writes the reference, and the changelog describes earlier versions too.
+WITHOUT_CHECK = ("docs/reference/", "CHANGELOG.md")
+
+FOLDERS = ("*.md", "bench/*.md", "crates/*/README.md", "docs/**/*.md", "python/*.md")
+DOCUMENTS = sorted(
+    name
+    for folder in FOLDERS
+    for name in (path.relative_to(ROOT).as_posix() for path in ROOT.glob(folder))
+    if not name.startswith(WITHOUT_CHECK)
+)
 
 
 def kinds() -> dict[str, str]:
@@ -88,18 +109,52 @@ def problems(text: str, tmp_path: Path) -> list[str]:
     return [error for error in found if not any(part in error for part in MISSING_PARTS)]
 
 
-def compile_c(text: str) -> None:
-    """Checks statements that include a header."""
+def query_problems(text: str, tmp_path: Path) -> list[str]:
+    """Checks each line of queries as the rule of a file: the gateway parses it."""
+    queries = [line for line in text.splitlines() if line.split("#")[0].strip()]
+    rules = [{"record": f"query:{number}", "expr": query} for number, query in enumerate(queries)]
+    (tmp_path / "rules.yaml").write_text(yaml.safe_dump({"groups": [{"name": "queries", "rules": rules}]}))
+    extensions = {"admin": None, "rules": {"files": ["rules.yaml"]}}
+    return problems(yaml.safe_dump({"extensions": extensions, "service": {"extensions": list(extensions)}}), tmp_path)
+
+
+def commands_of(text: str) -> str:
+    """The commands of a block that also has their output: the lines after a dollar."""
+    return "".join(f"{line[2:]}\n" for line in text.splitlines() if line.startswith("$ "))
+
+
+def shell_problems(text: str) -> list[str]:
+    subprocess.run(["bash", "-n"], input=text, text=True, check=True)
+    return script_problems(text)
+
+
+def compile_c(text: str, folder: str, headers: list[str]) -> None:
+    """Checks statements. They may include headers."""
     lines = text.splitlines(keepends=True)
     includes = [line for line in lines if line.startswith("#include")]
     statements = [line for line in lines if line not in includes]
-    program = "".join([*includes, "int main(void) {\n", *statements, "return 0;\n}\n"])
-    header = DOCS.parent / "crates/tidegate-page/c"
-    command = ["cc", "-std=c11", "-fsyntax-only", "-I", str(header), "-x", "c", "-"]
+    hidden = [f"#include <{header}>\n" for header in headers]
+    program = "".join([*hidden, *includes, "int main(void) {\n", *statements, "return 0;\n}\n"])
+    command = ["cc", "-std=c11", "-fsyntax-only", "-I", str(ROOT / folder), "-x", "c", "-"]
     subprocess.run(command, input=program, text=True, check=True)
 
 
-def check(page: str, block: Block, tmp_path: Path) -> list[str]:
+def unspaced(code: str) -> str:
+    """The code without what rustfmt adds and removes where the lines of a longer file end."""
+    return re.sub(r",(?=[\])}])", "", re.sub(r"\s", "", code))
+
+
+def example_problems(document: str, text: str) -> list[str]:
+    """The example of a README of a crate must stand in the file of examples, after the name of the document."""
+    _, begin, rest = (ROOT / EXAMPLES).read_text().partition(f"// {document}\n")
+    example = rest.partition("\n// crates/")[0]
+    return [] if begin and unspaced(text) in unspaced(example) else [f"{EXAMPLES} has no such example of {document}"]
+
+
+def check(document: str, block: Block, tmp_path: Path) -> list[str]:
+    kind, _, reason = block.note.partition(": ")
+    if kind == "not run" and reason and block.language != "sh":
+        return []
     match block.language:
         case "yaml":
             part = configuration(block.text)
@@ -107,28 +162,80 @@ def check(page: str, block: Block, tmp_path: Path) -> list[str]:
             # A file of tests stands beside its configuration. Its page runs it.
             return problems(part, tmp_path) if part and not block.text.startswith("# gateway.test") else []
         case "sh":
-            subprocess.run(["bash", "-n"], input=block.text, text=True, check=True)
+            return shell_problems(block.text)
+        case "console":
+            commands = commands_of(block.text)
+            return shell_problems(commands) if commands else ["no line begins with a dollar and a command"]
+        case "promql":
+            return query_problems(block.text, tmp_path)
         case "json":
             json.loads(block.text)
         case "toml":
             tomllib.loads(block.text)
         case "python":
-            compile(block.text, page, "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+            compile(block.text, document, "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
         case "text":
             pass
-        case "c" if page == "page.md":
-            compile_c(block.text)
+        case "rust" if document.startswith("crates/"):
+            return example_problems(document, block.text)
+        case "c" if document in STATEMENTS:
+            compile_c(block.text, *STATEMENTS[document])
         case language:
-            assert page in PROGRAMS.get(language, ()), f"no test builds blocks of `{language}` in docs/{page}"
+            assert document in PROGRAMS.get(language, ()), f"no test builds blocks of `{language}` in {document}"
     return []
 
 
-@pytest.mark.parametrize("page", PAGES)
-def test_blocks_of_code_are_sound(page: str, tmp_path: Path) -> None:
-    found = []
-    for block in blocks(page):
-        found += [f"docs/{page}:{block.line}: {problem}" for problem in check(page, block, tmp_path)]
+@pytest.mark.parametrize("document", DOCUMENTS)
+def test_blocks_of_code_are_sound(document: str, tmp_path: Path) -> None:
+    found = [f"{document}:{line}: write a block with a language" for line in code_without_language(ROOT / document)]
+    for block in blocks_of(ROOT / document):
+        found += [f"{document}:{block.line}: {problem}" for problem in check(document, block, tmp_path)]
     assert found == []
+
+
+@pytest.mark.parametrize("document", DOCUMENTS)
+def test_commands_in_sentences_exist(document: str) -> None:
+    commands = inline((ROOT / document).read_text())
+    assert [f"{document}:{line}: {problem}" for line, text in commands for problem in inline_problems(text)] == []
+
+
+@pytest.mark.parametrize(
+    ("script", "problem"),
+    [
+        ("tidegate run --configs a.yaml", "`tidegate run` has no option `--configs`"),
+        ("tidegate --config a.yaml --set a.b=c", None),
+        ("tidegate start --config a.yaml", "`tidegate` has no command `start`"),
+        ("tidegate query", "`tidegate query` needs an argument"),
+        ("tidegate query up down", "`tidegate query` takes 1 arguments, not 2"),
+        ("tidegate query 'sum(up) | x' --range", "`tidegate query --range` needs a value"),
+        ("a=1 ./tidegate ring ls \\\n  --jsonl rings && true", "`tidegate ring ls` has no option `--jsonl`"),
+        ("echo $(tidegate version --short) | cat", "`tidegate version` has no option `--short`"),
+        ("cargo run --release -- quickstart --secs 1", "`tidegate quickstart` has no option `--secs`"),
+        ("cargo xtask tests", "`cargo xtask tests`: no such command"),
+        ("curl --silently http://127.0.0.1 # tidegate start", None),
+    ],
+)
+def test_a_wrong_command_line_is_found(script: str, problem: str | None) -> None:
+    assert script_problems(script) == ([problem] if problem else [])
+
+
+def test_code_without_a_language_is_found(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text("Text\n\n    code\n\n- point\n\n    text of the point\n\n```\nblock\n```\n\n```sh\nls\n\n    ls\n```\n")
+    assert code_without_language(page) == [3, 9]
+
+
+def test_an_example_that_nothing_compiles_is_found() -> None:
+    document = "crates/tidegate-ring/README.md"
+    (block,) = blocks_of(ROOT / document)
+    assert example_problems(document, block.text) == []
+    assert example_problems(document, block.text.replace("commit", "confirm")) != []
+    assert example_problems("crates/tidegate-wal/README.md", block.text) != []
+
+
+def test_a_wrong_query_is_found(tmp_path: Path) -> None:
+    assert query_problems("rate(hits_total[5m]) > 0   # more\nsum by (a) (up)\n", tmp_path) == []
+    assert "unclosed left parenthesis" in query_problems("sum(rate(hits_total[5m])\n", tmp_path)[-1]
 
 
 def test_a_wrong_option_in_a_part_is_found(tmp_path: Path) -> None:

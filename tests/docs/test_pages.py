@@ -6,13 +6,50 @@ import os
 from pathlib import Path
 
 import pytest
-from blocks import Page, blocks, pattern
+from blocks import DOCS, Page, blocks, pattern
+from guides import Guide, Servers, engines
+
+# The servers that the reader of a guide has, by their addresses in it.
+SERVERS: dict[str, Servers] = {
+    "dynamo.md": {"127.0.0.1:8000": engines.dynamo, "127.0.0.1:8081": engines.vllm},
+    "vllm-sglang.md": {"127.0.0.1:8000": engines.vllm, "127.0.0.1:30000": engines.sglang},
+}
+
+AGENTS = "tidegate ring sim --directory /run/nixl --agents 2 --rate 50 --prefix engine_"
+
+# The gateway of the chart, as `kubectl port-forward` shows it.
+FORWARDED = """tidegate run --config 'yaml:
+receivers: {nixl: {directories: [/run/nixl], hostname: node-a}}
+processors:
+  composite: {composites: [{name: nixl_xfer_time_p99, metric: agent_xfer_time, function: quantile, quantile: 0.99, by: [hostname]}]}
+  aggregate: {rules: nixl}
+exporters: {prometheus: {endpoint: "127.0.0.1:9464"}}
+extensions: {admin: {endpoint: "127.0.0.1:8080"}}
+service:
+  extensions: [admin]
+  telemetry: {metrics: {address: "127.0.0.1:8888"}}
+  pipelines: {metrics: {receivers: [nixl], processors: [composite, aggregate], exporters: [prometheus]}}'"""
+
+# The programs that the reader of a guide has.
+PROGRAMS = {
+    "nixl-bare-metal.md": {"agents": AGENTS},
+    "nixl-kubernetes.md": {"agents": AGENTS, "forwarded": FORWARDED},
+}
 
 
 @pytest.mark.parametrize("page", ["concepts.md", "operations.md", "tutorial.md"])
 def test_every_block_of_the_page_works(page: str, tmp_path: Path) -> None:
     assert len(list(blocks(page))) >= 2
     Page(page, tmp_path, os.environ["TIDEGATE_BINARY"]).run()
+
+
+# tests/dist runs this guide: it needs the SDK.
+GUIDES = sorted(path.name for path in (DOCS / "guides").glob("*.md") if path.name != "sdk.md")
+
+
+@pytest.mark.parametrize("guide", GUIDES)
+def test_every_block_of_the_guide_works(guide: str, tmp_path: Path) -> None:
+    Guide(f"guides/{guide}", tmp_path, os.environ["TIDEGATE_BINARY"], SERVERS.get(guide), PROGRAMS.get(guide)).run()
 
 
 def test_output_may_differ_in_numbers_and_not_in_words() -> None:

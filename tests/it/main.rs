@@ -53,6 +53,7 @@ mod promql;
 mod query;
 mod quickstart;
 mod readers;
+mod readmes;
 mod real_exporters;
 mod refused;
 mod reload;

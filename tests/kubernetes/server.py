@@ -29,6 +29,7 @@ KINDS = {
     "Deployment": ("deployments", True),
     "EndpointSlice": ("endpointslices", True),
     "Endpoints": ("endpoints", True),
+    "HorizontalPodAutoscaler": ("horizontalpodautoscalers", True),
     "Ingress": ("ingresses", True),
     "Lease": ("leases", True),
     "Namespace": ("namespaces", False),
@@ -144,10 +145,11 @@ class Server:
     def authority(self) -> Path:
         return self.directory / "certificates/apiserver.crt"
 
-    def request(self, method: str, path: str, body: Any = None, token: str = TOKEN, raw: bool = False) -> Any:
+    def request(self, method: str, path: str, body: Any = None, token: str = TOKEN, raw: bool = False, kind: str = "") -> Any:
+        """`kind`: the type of the body; by default JSON, or a merge patch."""
         request = urllib.request.Request(f"https://127.0.0.1:{self.port}{path}", method=method)
         request.add_header("Authorization", f"Bearer {token}")
-        kind = "application/merge-patch+json" if method == "PATCH" else "application/json"
+        kind = kind or ("application/merge-patch+json" if method == "PATCH" else "application/json")
         request.add_header("Content-Type", kind)
         context = ssl.create_default_context(cafile=str(self.authority))
         context.check_hostname = False
@@ -175,6 +177,12 @@ class Server:
 
     def patch(self, found: Object, change: Object, part: str = "") -> None:
         self.request("PATCH", self.path(found, name=True) + part, change)
+
+    def apply(self, found: Object) -> Object:
+        """Makes or changes an object as Helm 4 does: on the side of the server."""
+        query = "?fieldManager=helm&force=true&fieldValidation=Strict"
+        # JSON is YAML.
+        return self.request("PATCH", self.path(found, name=True) + query, found, kind="application/apply-patch+yaml")
 
     def namespace(self, name: str) -> None:
         self.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})

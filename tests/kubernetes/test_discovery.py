@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
+import custom
 import gateway
 import kit
 import pytest
@@ -172,9 +173,7 @@ def scraping(directory: Path, receiver: server.Object) -> tuple[gateway.Gateway,
 
 
 def test_targets_of_a_service_monitor_are_scraped_and_followed(api: server.Server, account: str, tmp_path: Path) -> None:
-    for definition in test_objects.definitions():
-        api.create(definition)
-    server.wait_until("the kind is known", lambda: test_objects.knows(api, "/apis/monitoring.coreos.com/v1/servicemonitors"))
+    custom.install(api)
     allow(api, of_operator())
     with targets() as port:
         api.create(service("shop", "web", port))
@@ -223,14 +222,9 @@ def scrape_config(port: int) -> server.Object:
     }
 
 
-@pytest.mark.parametrize("kind, path", [("pod_monitor", "v1/podmonitors"), ("scrape_config", "v1alpha1/scrapeconfigs")])
-def test_other_objects_of_the_operator_are_jobs(
-    api: server.Server, account: str, tmp_path: Path, kind: str, path: str
-) -> None:
-    for definition in test_objects.definitions():
-        api.create(definition)
-    whole = f"/apis/monitoring.coreos.com/{path}"
-    server.wait_until("the kind is known", lambda: test_objects.knows(api, whole))
+@pytest.mark.parametrize("kind", ["pod_monitor", "scrape_config"])
+def test_other_objects_of_the_operator_are_jobs(api: server.Server, account: str, tmp_path: Path, kind: str) -> None:
+    custom.install(api)
     allow(api, of_operator())
     with targets() as port:
         create_pod(api, "web-1", port, address(0))

@@ -3,17 +3,11 @@
 """The API server accepts every object of deploy/ and of the documentation. The operator's kinds come from its module, and KEDA's from that of KEDA."""
 
 import re
-from pathlib import Path
 
+import custom
 import kit
 import server
 import yaml
-
-
-def definitions() -> list[server.Object]:
-    files = sorted(Path(server.program("crds")).glob("*.yaml"))
-    assert len(files) == 5
-    return [yaml.safe_load(file.read_text()) for file in files]
 
 
 def kustomized() -> list[server.Object]:
@@ -28,7 +22,7 @@ def documented() -> list[server.Object]:
     """The objects in the documentation."""
     blocks = [
         block
-        for file in sorted((kit.ROOT / "docs").glob("*.md"))
+        for file in sorted((kit.ROOT / "docs").rglob("*.md"))
         for block in re.findall(r"^```yaml\n(.*?)^```", file.read_text(), re.MULTILINE | re.DOTALL)
     ]
     whole = [block for block in blocks if block.startswith("apiVersion:")]
@@ -56,38 +50,28 @@ def accepts(api: server.Server, found: server.Object) -> str:
     return ""
 
 
+def deployed() -> list[server.Object]:
+    """The objects of deploy/: of the chart with each values file, also those of the Collector's chart, and the examples of KEDA."""
+    charts = [found for values in kit.MATRIX for found in kit.objects(values)]
+    collectors = [found for values in kit.COLLECTORS for found in kit.collector_objects(values)]
+    examples = [yaml.safe_load(file.read_text()) for file in sorted((kit.DEPLOY / "keda").glob("*.yaml"))]
+    assert len(collectors) > 10 and len(examples) == 4
+    return charts + collectors + examples + kustomized()
+
+
 def test_the_server_accepts_every_object(api: server.Server) -> None:
-    api.namespace(kit.NAMESPACE)
-    for definition in definitions():
-        api.create(definition)
-    path = "/apis/monitoring.coreos.com/v1/servicemonitors"
-    server.wait_until("the kinds of the operator are known", lambda: knows(api, path))
-    server.wait_until("the kind of KEDA is known", lambda: knows(api, "/apis/keda.sh/v1alpha1/scaledobjects"))
-    refused = []
-    count = 0
-    for values in kit.MATRIX:
-        for found in kit.objects(values):
-            count += 1
-            refused.append(accepts(api, found))
-    for found in [*kustomized(), *documented()]:
-        if found["kind"] == "Namespace":
-            api.namespace(found["metadata"]["name"])
-            continue
-        count += 1
-        refused.append(accepts(api, found))
-    assert not (refused := [why for why in refused if why]), "\n".join(refused)
-    assert count > 50
-    print(f"{count} objects are accepted")
+    custom.install(api)
+    everything = [*deployed(), *documented()]
+    names = {found["metadata"]["name"] for found in everything if found["kind"] == "Namespace"}
+    names |= {found["metadata"].get("namespace", "default") for found in everything}
+    for name in sorted(names - {"default"}):
+        api.namespace(name)
+    objects = [found for found in everything if found["kind"] != "Namespace"]
+    assert not (refused := [why for found in objects if (why := accepts(api, found))]), "\n".join(refused)
+    assert len(objects) > 50
+    print(f"{len(objects)} objects are accepted")
 
 
 def test_the_server_refuses_an_object_with_a_wrong_field(api: server.Server) -> None:
     wrong = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}, "dataa": {}}
     assert "unknown field" in accepts(api, wrong)
-
-
-def knows(api: server.Server, path: str) -> bool:
-    try:
-        api.request("GET", path)
-    except server.ApiError:
-        return False
-    return True

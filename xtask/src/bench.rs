@@ -5,6 +5,7 @@
 use std::path::PathBuf;
 use std::process::Command;
 
+use crate::progress::LongTask;
 use crate::{Outcome, instructions, process, sdk, test::workspace};
 
 /// The manifest of the harness, which is a workspace of its own.
@@ -46,7 +47,9 @@ pub(crate) fn soak(minutes: &[String]) -> Outcome {
         "--ignored",
         "--nocapture",
     ];
+    let progress = LongTask::new("soak: a thousand simulated sources").begin(String::new);
     process::stream(process::cargo().args(sources).current_dir(workspace()))?;
+    drop(progress);
     let release = build()?;
     let mut harness = Command::new(release.join("tidegate-bench"));
     harness.arg(release.join("tidegate")).arg("soak");
@@ -61,7 +64,11 @@ pub(crate) fn build() -> Result<PathBuf, String> {
 
 /// Builds the gateway and the harness with a profile of cargo.
 pub(crate) fn build_with(profile: &str) -> Outcome {
+    let build = |name: &str| LongTask::new(format!("build of the {name}, profile {profile}"));
+    let progress = build("gateway").step(1, 2).begin(String::new);
     build_gateway(profile)?;
+    drop(progress);
+    let _progress = build("harness").step(2, 2).begin(String::new);
     build_harness(profile)
 }
 

@@ -6,6 +6,7 @@ use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
+use crate::progress::LongTask;
 use crate::test::workspace;
 use crate::{Outcome, process};
 
@@ -13,6 +14,12 @@ const USAGE: &str = "usage: cargo xtask capi --prefix DIRECTORY [--debug]";
 
 /// The libraries of the system that `libtidegate.a` needs.
 const STATIC_LIBRARIES: &str = "-lgcc_s -lutil -lrt -lpthread -lm -ldl -lc";
+
+/// Installs the library, with lines of progress.
+pub(crate) fn capi(arguments: &[String]) -> Outcome {
+    let _progress = LongTask::new("capi: build of the library").begin(String::new);
+    install(arguments)
+}
 
 /// Builds the library (optimised, without `--debug`) and puts it below the prefix.
 pub(crate) fn install(arguments: &[String]) -> Outcome {
@@ -65,7 +72,7 @@ fn add_cmake(directory: &Path, abi: &str) -> Outcome {
 fn build(is_debug: bool) -> Result<PathBuf, String> {
     let mut cargo = process::cargo();
     cargo
-        .args(["build", "--quiet", "--package", "tidegate-capi", "--target-dir"])
+        .args(["build", "--package", "tidegate-capi", "--target-dir"])
         .arg(process::target())
         .current_dir(workspace());
     let profile = if is_debug {

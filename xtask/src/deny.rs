@@ -108,14 +108,7 @@ impl Tool {
     fn install(&self, root: &Path) -> Outcome {
         let mut install = process::cargo();
         install
-            .args([
-                "install",
-                self.name,
-                "--version",
-                self.version,
-                "--locked",
-                "--quiet",
-            ])
+            .args(["install", self.name, "--version", self.version, "--locked"])
             .args(self.install)
             .arg("--root")
             .arg(root)

@@ -54,7 +54,8 @@ pub(crate) fn pytest(
         ("TIDEGATE_DYNAMO", part("dynamo")),
     ];
     let programs: Vec<(&str, PathBuf)> = programs.into_iter().chain(others.iter().cloned()).collect();
-    let mut folders = vec![part(TOOLS), part("python-tools")];
+    // `python` has the client of gRPC.
+    let mut folders = vec![part(TOOLS), part("python-tools"), part("python")];
     folders.extend(paths.iter().map(|path| workspace().join(path)));
     pytest::run(what, &folders, &programs, arguments)
 }

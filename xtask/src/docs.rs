@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 //! `cargo xtask reference`: the pages of `docs/reference`, written from what the newest build says of itself, and the
-//! tables for sizing. `cargo xtask site`: the site of `docs/`.
+//! tables and plots of `docs/benchmarks.md`. `cargo xtask site`: the site of `docs/`.
 
 use crate::{Outcome, process, pytest, testenv};
 
@@ -13,7 +13,7 @@ pub(crate) fn reference(arguments: &[String]) -> Outcome {
     if !arguments.is_empty() {
         return Err("usage: cargo xtask reference".into());
     }
-    process::stream(process::cargo().args(["build", "--quiet", "--bin", "tidegate"]))?;
+    process::stream(process::cargo().args(["build", "--bin", "tidegate"]))?;
     process::stream(
         pytest::python(&[])?
             .arg("docs/reference.py")

@@ -4,7 +4,9 @@
 
 use std::path::Path;
 use std::process::Command;
+use std::time::Duration;
 
+use crate::progress::LongTask;
 use crate::{Outcome, process, test::workspace};
 
 /// Names of `fuzz/src/targets.rs`, each with a directory in the repository whose files it starts from.
@@ -46,11 +48,18 @@ pub(crate) fn fuzz(arguments: &[String]) -> Outcome {
         return Err(format!("no target `{unknown}`; there are: {}", all.join(", ")));
     }
     let directory = process::target().join("fuzz");
+    let progress = LongTask::new("fuzz: build").begin(String::new);
     let binary = build(&directory)?;
-    for (name, seeds) in TARGETS {
-        if names.is_empty() || names.iter().any(|wanted| wanted == name) {
-            run(&binary, name, &workspace().join(seeds), &directory, seconds)?;
-        }
+    drop(progress);
+    let is_wanted = |name: &str| names.is_empty() || names.iter().any(|wanted| wanted == name);
+    let chosen: Vec<_> = TARGETS.iter().filter(|(name, _)| is_wanted(name)).collect();
+    for (index, (name, seeds)) in chosen.iter().enumerate() {
+        let corpus = directory.join("corpus").join(name);
+        let _progress = LongTask::new(format!("fuzz {name}"))
+            .step(index + 1, chosen.len())
+            .expected(Duration::from_secs(seconds.into()))
+            .begin(move || format!("{} inputs", std::fs::read_dir(&corpus).map_or(0, Iterator::count)));
+        run(&binary, name, &workspace().join(seeds), &directory, seconds)?;
     }
     Ok(())
 }

@@ -12,6 +12,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
 
+use crate::progress::LongTask;
 use crate::{Outcome, bench, process, test::workspace, testenv};
 
 const BLESS: &str = "--bless";
@@ -96,14 +97,17 @@ fn valgrind() -> Command {
 fn count(program: &Path) -> Result<Vec<Row>, String> {
     let (paths, ended) = process::printed(&mut process::by_hand(program))?;
     ended?;
-    let row = |path: &str| {
+    let paths: Vec<&str> = paths.lines().collect();
+    let row = |(index, path): (usize, &&str)| {
+        let task = LongTask::new(format!("instructions of {path}")).step(index + 1, paths.len());
+        let _progress = task.begin(String::new);
         Ok(Row {
-            path: path.to_owned(),
+            path: (*path).to_owned(),
             instructions: instructions_an_item(program, path)?,
             tolerance: TOLERANCE,
         })
     };
-    paths.lines().map(row).collect()
+    paths.iter().enumerate().map(row).collect()
 }
 
 fn instructions_an_item(program: &Path, path: &str) -> Result<f64, String> {

@@ -4,7 +4,9 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
+use crate::progress::LongTask;
 use crate::{Outcome, deploy, golang, testenv};
 
 /// The version of Kubernetes in `tests/go/kubernetes/go.mod`.
@@ -49,8 +51,13 @@ pub(crate) fn kubernetes(arguments: &[String]) -> Outcome {
     let home = golang::cache()?.join(format!("kubernetes-{VERSION}"));
     let definitions = home.join(CRDS);
     if !definitions.exists() {
+        let _progress = LongTask::new("kubernetes: build of API server and etcd")
+            .step(1, 2)
+            .expected(Duration::from_secs(15 * 60))
+            .begin(String::new);
         install(&home)?;
     }
+    let _progress = LongTask::new("kubernetes: tests").step(2, 2).begin(String::new);
     let programs = [
         ("TIDEGATE_APISERVER", home.join("bin/apiserver")),
         ("TIDEGATE_ETCD", home.join("bin/etcd")),

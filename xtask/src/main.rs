@@ -31,6 +31,8 @@ mod page;
 mod pgo;
 mod pip;
 mod process;
+#[path = "../../bench/src/progress.rs"]
+mod progress;
 mod pytest;
 mod python;
 mod rules;
@@ -98,7 +100,7 @@ const COMMANDS: &[Command] = &[
     Command {
         name: "capi",
         about: "install the C and C++ library: --prefix DIRECTORY [--debug]",
-        run: capi::install,
+        run: capi::capi,
     },
     Command {
         name: "bench",

@@ -7,8 +7,10 @@
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::Duration;
 use std::{fs, io};
 
+use crate::progress::LongTask;
 use crate::{Outcome, bench, process, test::workspace};
 
 /// The training load: each way through the gateway that carries much.
@@ -23,6 +25,12 @@ const LOAD: [&str; 8] = [
     "otlp/edit-1000",
 ];
 
+/// The steps: a build that counts, the load, and a build that uses the counts.
+const STEPS: usize = 3;
+
+/// The duration of a build on 2 processors.
+const BUILD: Duration = Duration::from_secs(8 * 60);
+
 /// Builds `target/pgo/tidegate`.
 pub(crate) fn pgo(_: &[String]) -> Outcome {
     let host = rustc_output("host-tuple")?;
@@ -34,7 +42,12 @@ pub(crate) fn pgo(_: &[String]) -> Outcome {
     let (counts, profile) = (directory.join("counts"), directory.join("profile"));
     emptied(&counts).map_err(|error| format!("{}: {error}", counts.display()))?;
 
+    let build = |name: &str| LongTask::new(format!("pgo: {name}")).expected(BUILD);
+    let progress = build("build that counts").step(1, STEPS).begin(String::new);
     let counting = gateway(&directory.join("counting"), &host, "generate", &counts)?;
+    drop(progress);
+    // The programs of this step print their own progress.
+    eprintln!("pgo: load (step 2 of {STEPS})");
     let mut load = Command::new(bench::build()?.join("tidegate-bench"));
     load.arg(counting).arg("bench").arg(directory.join("report"));
     process::stream(load.args(["--only", "tidegate", "--window", "300"]).args(LOAD))?;
@@ -42,6 +55,9 @@ pub(crate) fn pgo(_: &[String]) -> Outcome {
     let mut merge = Command::new(tool);
     merge.args(["merge", "--output"]).args([&profile, &counts]);
     process::stream(&mut merge)?;
+    let _progress = build("build that uses the counts")
+        .step(3, STEPS)
+        .begin(String::new);
     let built = gateway(&directory.join("profiled"), &host, "use", &profile)?;
     let here = directory.join("tidegate");
     fs::copy(&built, &here).map_err(|error| format!("{}: {error}", built.display()))?;

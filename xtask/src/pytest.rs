@@ -16,7 +16,7 @@ pub(crate) fn run(
     programs: &[(&str, PathBuf)],
     arguments: &[String],
 ) -> Outcome {
-    process::stream(process::cargo().args(["build", "--quiet", "--bin", "tidegate"]))?;
+    process::stream(process::cargo().args(["build", "--bin", "tidegate"]))?;
     process::stream(
         python(folders)?
             .args(["-m", "pytest", "-p", "no:cacheprovider"])

@@ -19,7 +19,7 @@ pub(crate) fn test_alone(arguments: &[String]) -> Outcome {
 /// Builds the wheel, checks its types and runs its tests, also after a failure.
 pub(crate) fn test(arguments: &[String]) -> Outcome {
     let site = install(&[])?;
-    process::stream(process::cargo().args(["build", "--quiet", "--bin", "tidegate"]))?;
+    process::stream(process::cargo().args(["build", "--bin", "tidegate"]))?;
     let source = workspace().join("python");
     let types = process::stream(
         python(&site)
@@ -58,7 +58,7 @@ fn install(options: &[&str]) -> Result<PathBuf, String> {
     testenv::clear(&site)?;
     process::stream(
         process::by_hand(tools().join("bin/maturin"))
-            .args(["build", "--quiet", "--compatibility", "linux", "--out"])
+            .args(["build", "--compatibility", "linux", "--out"])
             .arg(&wheels)
             .arg("--manifest-path")
             .arg(workspace().join("python/Cargo.toml"))

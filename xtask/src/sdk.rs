@@ -5,6 +5,7 @@
 
 use std::fmt::Write;
 
+use crate::progress::LongTask;
 use crate::{Outcome, process, python, test::workspace};
 
 /// One line `row OPERATION THREADS LIBRARY MEDIAN LOW HIGH` of a harness, between tabs; nanoseconds.
@@ -22,7 +23,10 @@ pub(crate) fn bench() -> Outcome {
     let mut rust = process::cargo();
     rust.current_dir(workspace())
         .args(["bench", "--package", "tidegate-metrics", "--bench", "record"]);
+    let progress = LongTask::new("bench sdk: Rust").step(1, 2).begin(String::new);
     let (of_rust, rust_ended) = process::printed(&mut rust)?;
+    drop(progress);
+    let _progress = LongTask::new("bench sdk: Python").step(2, 2).begin(String::new);
     let (of_python, python_ended) = process::printed(&mut python)?;
     let (mut rows, mut said) = (Vec::new(), String::new());
     for line in of_rust.lines().chain(of_python.lines()) {

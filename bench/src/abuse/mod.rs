@@ -21,6 +21,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use crate::BenchError;
+use crate::progress::LongTask;
 use attacks::{ATTACKS, Attack};
 use beside::{Now, beside};
 use field::{AttackedGateway, AttackedProgram, LIMIT_MIB, Size};
@@ -43,12 +44,14 @@ pub(crate) fn run(binary: &Path, output: &Path, arguments: &[&str]) -> Result<()
     let asked = parse(arguments)?;
     // Attackers have more connections than a process usually may have files.
     raise_file_limit();
-    let chosen = ATTACKS.iter().filter(|attack| asked.chooses(attack));
+    let chosen: Vec<_> = ATTACKS.iter().filter(|attack| asked.chooses(attack)).collect();
     if asked.peer {
-        return peers::run(binary, output, chosen, &asked);
+        return peers::run(binary, output, &chosen, &asked);
     }
     let mut results = Vec::new();
-    for attack in chosen {
+    for (index, attack) in chosen.iter().enumerate() {
+        let task = LongTask::new(format!("abuse {}", attack.name)).step(index + 1, chosen.len());
+        let _progress = task.begin(String::new);
         results.push(run_attack(
             binary,
             output,

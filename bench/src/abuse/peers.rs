@@ -8,16 +8,17 @@ use std::path::Path;
 use super::attacks::Attack;
 use super::field::{AttackedProgram, GO_MEMORY};
 use super::{AbuseOptions, keep, run_attack, table};
+use crate::progress::LongTask;
 use crate::subject::{on_path, version};
 use crate::{BenchError, machine};
 
 const NAMES: [&str; 2] = ["otelcol-contrib", "otelcol"];
 
 /// Makes them, and prints a table of both.
-pub(super) fn run<'a>(
+pub(super) fn run(
     binary: &Path,
     output: &Path,
-    attacks: impl Iterator<Item = &'a Attack>,
+    attacks: &[&Attack],
     asked: &AbuseOptions<'_>,
 ) -> Result<(), BenchError> {
     let Some(collector) = NAMES.iter().find_map(|name| on_path(name)) else {
@@ -30,7 +31,14 @@ pub(super) fn run<'a>(
     ];
     let mut pairs = Vec::new();
     // Only the gateway gets the option of OTLP/HTTP that such an attack is on.
-    for attack in attacks.filter(|attack| attack.is_otlp && attack.setup.http.is_empty()) {
+    let attacks: Vec<&Attack> = attacks
+        .iter()
+        .copied()
+        .filter(|attack| attack.is_otlp && attack.setup.http.is_empty())
+        .collect();
+    for (index, attack) in attacks.iter().enumerate() {
+        let task = LongTask::new(format!("abuse {} beside the Collector", attack.name));
+        let _progress = task.step(index + 1, attacks.len()).begin(String::new);
         pairs.push(sides.map(|(binary, role)| run_attack(binary, output, role, attack, asked.size)));
     }
     let report = format!(

@@ -32,6 +32,8 @@ mod store;
 
 use std::net::TcpListener;
 use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use self::broker::{Broker, write_time};
@@ -49,6 +51,7 @@ use self::report::{ReportHead, RunResult};
 use self::store::Store;
 use crate::BenchError;
 use crate::gateway::free_port;
+use crate::progress::{LongTask, TaskProgress};
 
 const REPLICAS: usize = 2;
 
@@ -93,15 +96,32 @@ pub(crate) fn run(binary: &Path, output: &Path, arguments: &[&str]) -> Result<()
     let logs = output.join("logs");
     let _ = std::fs::remove_dir_all(&logs);
     let mut results = Vec::new();
-    for agents in &options.agents {
+    for (index, agents) in options.agents.iter().enumerate() {
+        let faults = Arc::new(AtomicU64::new(0));
+        let _progress = progress(&options, index, faults.clone());
         let logs = logs.join(agents.to_string());
         std::fs::create_dir_all(&logs)?;
-        results.push(run_with(*agents, binary, &std::path::absolute(logs)?, &options)?);
+        let logs = std::path::absolute(logs)?;
+        results.push(run_with(*agents, binary, &logs, &options, &faults)?);
     }
     report::finish(output, &head, &results)
 }
 
-fn run_with(agents: usize, binary: &Path, logs: &Path, options: &Options) -> Result<RunResult, BenchError> {
+/// The lines of the run with this index, which counts its faults. Start and end of the cluster take some seconds more.
+fn progress(options: &Options, index: usize, faults: Arc<AtomicU64>) -> TaskProgress {
+    LongTask::new(format!("cluster of {} agents", options.agents[index]))
+        .step(index + 1, options.agents.len())
+        .expected(options.time)
+        .begin(move || format!("{} faults", faults.load(Relaxed)))
+}
+
+fn run_with(
+    agents: usize,
+    binary: &Path,
+    logs: &Path,
+    options: &Options,
+    fault_count: &AtomicU64,
+) -> Result<RunResult, BenchError> {
     let write = write_time(logs)?;
     let mut cluster = Cluster::start(agents, binary, logs, options)?;
     let reader = RoundRobin::start(
@@ -114,6 +134,7 @@ fn run_with(agents: usize, binary: &Path, logs: &Path, options: &Options) -> Res
     let mut faults = FaultInjector::new(options, logs, begun)?;
     while begun.elapsed() < options.time {
         faults.step(&mut cluster, Instant::now())?;
+        fault_count.store(faults.counts.values().sum(), Relaxed);
         cluster.step()?;
     }
     let ran = begun.elapsed();

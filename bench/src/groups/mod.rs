@@ -23,8 +23,11 @@ mod start;
 
 use std::path::Path;
 
+use parking_lot::Mutex;
+
 use crate::BenchError;
 use crate::cluster::simulated;
+use crate::process::Process;
 use crate::report::Row;
 
 /// Measurements that belong together.
@@ -123,7 +126,37 @@ pub(crate) const GROUPS: &[BenchGroup] = &[
     },
 ];
 
+/// The job that runs, for lines of progress.
+static JOB: Mutex<String> = Mutex::new(String::new());
+
+/// Notes that this job begins, one of so many of its group. The first has index 0.
+fn note_job(name: &str, index: usize, jobs: usize) {
+    *JOB.lock() = format!("{name} ({} of {jobs}), ", index + 1);
+}
+
+/// Gives a function that describes the progress of the group that begins: its job, and the number of processes that it
+/// started.
+pub(crate) fn measured_so_far() -> impl Fn() -> String + Send + 'static {
+    JOB.lock().clear();
+    let before = Process::started();
+    move || format!("{}{} processes started", JOB.lock(), Process::started() - before)
+}
+
 /// One thread, on the core that the gateway is not on.
 fn runtime() -> std::io::Result<tokio::runtime::Runtime> {
     tokio::runtime::Builder::new_current_thread().enable_all().build()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_progress_of_a_group_names_its_job() {
+        note_job("of another group", 0, 1);
+        let so_far = measured_so_far();
+        assert!(so_far().ends_with(" processes started") && !so_far().contains("another"));
+        note_job("grpc-1000", 2, 14);
+        assert!(so_far().starts_with("grpc-1000 (3 of 14), "), "{}", so_far());
+    }
 }

@@ -32,7 +32,8 @@ pub(super) fn run(binary: &Path) -> Result<Vec<Row>, BenchError> {
         .filter(|job| asked.has_job("otlp", job.name))
         .collect();
     let times = times(asked, jobs.len());
-    for job in jobs {
+    for (index, &job) in jobs.iter().enumerate() {
+        super::note_job(job.name, index, jobs.len());
         let (measured, omitted) = super::runtime()?.block_on(turns::measure(job, &subjects, times))?;
         println!("  {}", job.name);
         for one in &measured {

@@ -24,8 +24,9 @@ pub(super) fn rows<W: Copy, T>(
     mut measure: impl FnMut(W) -> Result<T, BenchError>,
 ) -> Result<Vec<Row>, BenchError> {
     let mut runs: Vec<Vec<T>> = ways.iter().map(|_| Vec::new()).collect();
-    for _ in 0..rounds {
-        for (runs, (_, way)) in runs.iter_mut().zip(ways) {
+    for round in 0..rounds {
+        for (index, (runs, (name, way))) in runs.iter_mut().zip(ways).enumerate() {
+            super::note_job(name, round * ways.len() + index, rounds * ways.len());
             runs.push(measure(*way)?);
         }
     }

@@ -109,6 +109,20 @@ fn the_guide_shows_the_very_programs() {
     }
 }
 
+#[test]
+fn the_guide_of_three_languages_shows_the_example() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let guide = std::fs::read_to_string(root.join("../../docs/guides/sdk.md")).unwrap();
+    let text = std::fs::read_to_string(root.join("examples/cells.c")).unwrap();
+    let (_, program) = text.split_once("\n\n").unwrap();
+    assert!(
+        guide.contains(&format!("<<'END'\n{program}END\n")),
+        "docs/guides/sdk.md has another cells.c"
+    );
+    let directory = TempDir::new().unwrap();
+    compile("examples/cells.c", directory.path());
+}
+
 const JOBS: &str = "\
 # HELP jobs_total Jobs done
 # TYPE jobs_total counter

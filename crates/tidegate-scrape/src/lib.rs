@@ -43,10 +43,39 @@ use operator::Operator;
 use pool::Pool;
 use tidegate_pipeline::batch::Signal;
 use tidegate_pipeline::component::{
-    ComponentError, ConfigType, Context, Factory, Lifecycle, Receiver, ReceiverContext, ReceiverFactory,
-    Stability,
+    ComponentError, ConfigType, Context, ErrorDoc, Factory, Lifecycle, Receiver, ReceiverContext,
+    ReceiverFactory, Stability,
 };
 use tidegate_prometheus::relabel;
+
+/// The errors of `prometheus`.
+const ERRORS: &[ErrorDoc] = &[
+    ErrorDoc::logged(
+        "A scrape fails. `reason` is, for example, `connection`, `timeout`, `status` or `sample_limit`.",
+        "scrape failed: ",
+        "Follow the advice in the line. Check the address, the path and the credentials of the target.",
+    ),
+    ErrorDoc::logged(
+        "The pipelines refuse scraped points until the next scrape is due.",
+        "scraped points dropped",
+        "Look at the queues of the exporters, and at the memory limit.",
+    ),
+    ErrorDoc::logged(
+        "A discovery fails. The targets that it found before stay.",
+        "discovery failed; the targets found before stay",
+        "Check the address and the credentials of the mechanism that the line names.",
+    ),
+    ErrorDoc::logged(
+        "A discovered address is not valid.",
+        "not a target: ",
+        "Correct the target, or its `relabel_configs`.",
+    ),
+    ErrorDoc::logged(
+        "A scrape does not end in time at the stop of the gateway.",
+        "scrapes did not end in time",
+        "Reduce `scrape_timeout`, or raise `service::drain_timeout`.",
+    ),
+];
 
 /// The factory of `prometheus`.
 pub static FACTORY: ReceiverFactory = Factory {
@@ -54,6 +83,7 @@ pub static FACTORY: ReceiverFactory = Factory {
     aliases: &[],
     signals: &[(Signal::Metrics, Stability::Beta)],
     help: "scrapes targets as Prometheus does, by its own scrape_configs",
+    errors: &[ERRORS],
     config: ConfigType::of::<PrometheusReceiverConfig>(),
     build: |settings, cx| {
         Ok(Arc::new(Prometheus::new(

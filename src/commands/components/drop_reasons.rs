@@ -52,43 +52,22 @@ pub(super) fn of(class: Class, kind: &str) -> Vec<Reason> {
 
 #[cfg(test)]
 mod tests {
-    use std::path::Path;
-
     use super::*;
     use crate::commands::components::all;
-
-    /// The code of a folder without its tests.
-    fn code_of(folder: &Path, code: &mut String) {
-        for entry in std::fs::read_dir(folder).unwrap() {
-            let entry = entry.unwrap();
-            let path = entry.path();
-            let is_test = entry.file_name().to_string_lossy().contains("test");
-            if path.is_dir() && !is_test {
-                code_of(&path, code);
-            } else if !is_test && path.extension().is_some_and(|end| end == "rs") {
-                let text = std::fs::read_to_string(&path).unwrap();
-                // Tests of a file stand at its end.
-                code.push_str(text.split("#[cfg(test)]").next().unwrap());
-            }
-        }
-    }
+    use crate::commands::components::testing::code_of_component;
 
     #[test]
     fn the_reasons_in_the_code_of_a_component_are_listed() {
-        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
         let mut found = 0;
         for about in all() {
-            let folder = root.join(about.class.section()).join(about.kind);
-            if !folder.is_dir() {
+            let Some(code) = code_of_component(about.class, about.kind) else {
                 continue;
-            }
-            let mut code = String::new();
-            code_of(&folder, &mut code);
+            };
             let listed = of(about.class, about.kind);
             for reason in Reason::ALL {
                 if code.contains(&format!("Reason::{reason:?}")) {
                     found += 1;
-                    assert!(listed.contains(&reason), "{}: {reason:?}", folder.display());
+                    assert!(listed.contains(&reason), "{}: {reason:?}", about.kind);
                 }
             }
         }

@@ -1,17 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 
-//! `components --json`: the components with all that the reference says of them.
+//! `components --json`: the components and `service`, with all that the reference says of them.
 
 use serde_json::{Map, Value, json};
 
-use super::{About, drop_reasons, examples};
+use super::{About, drop_reasons, examples, service};
 use crate::built::VERSION;
+use crate::component::ErrorDoc;
 use crate::config::{Class, Node, OptionDoc, YamlType};
 use crate::exporters;
 use crate::extensions::admin;
 use crate::telemetry::{self, OwnMetric};
 
-/// Components, the gateway's own metrics, and the paths of the HTTP API.
+/// Components, the options of `service`, the gateway's own metrics, and the paths of the HTTP API.
 pub(super) fn document(components: &[About]) -> Value {
     let examples = examples::root();
     let own_metrics = telemetry::own_metrics();
@@ -21,9 +22,12 @@ pub(super) fn document(components: &[About]) -> Value {
         .collect();
     let api: Vec<_> = admin::api_pages().iter().map(api_page).collect();
     let own_metrics: Vec<_> = own_metrics.iter().map(own_metric).collect();
+    let mut of_service = Vec::new();
+    add_options("", &service::options(), None, &mut of_service);
     json!({
         "version": VERSION,
         "components": components,
+        "service": {"options": of_service},
         "own_metrics": own_metrics,
         "http_api": api,
     })
@@ -47,6 +51,7 @@ fn component(about: &About, examples: Option<&Node>, own_metrics: &[OwnMetric]) 
         .into_iter()
         .map(|reason| json!({"reason": reason.name(), "description": reason.help()}))
         .collect();
+    let errors: Vec<_> = about.errors.concat().iter().map(error).collect();
     let vendors = exporters::vendor::describe(&options);
     let mut rows = Vec::new();
     add_options("", &options, example, &mut rows);
@@ -61,6 +66,17 @@ fn component(about: &About, examples: Option<&Node>, own_metrics: &[OwnMetric]) 
         "vendors": vendors,
         "own_metrics": metrics,
         "drop_reasons": reasons,
+        "errors": errors,
+    })
+}
+
+fn error(error: &ErrorDoc) -> Value {
+    let given = |text: &'static str| (!text.is_empty()).then_some(text);
+    json!({
+        "case": error.case,
+        "answer": given(error.answer),
+        "log": given(error.log),
+        "remedy": error.remedy,
     })
 }
 
@@ -203,6 +219,23 @@ mod tests {
             metrics.contains(&json!("otelcol_exporter_sent_spans")),
             "{metrics:?}"
         );
+        let refused = |status: &str| {
+            let mut errors = of("receiver", "otlp")["errors"].as_array().unwrap().iter();
+            errors.any(|error| {
+                error["answer"]
+                    .as_str()
+                    .is_some_and(|answer| answer.contains(status))
+            })
+        };
+        assert!(refused("401") && refused("RESOURCE_EXHAUSTED") && !refused("422"));
+        let errors = otlphttp["errors"].as_array().unwrap();
+        assert!(
+            errors
+                .iter()
+                .any(|error| error["log"] == "the destination is down")
+        );
+        let processors = option(&document["service"], "pipelines::NAME::processors");
+        assert_eq!(processors["default"], "[]");
         let composite = of("processor", "composite");
         assert_eq!(option(composite, "composites[]::window")["example"], "10s");
         assert_eq!(option(composite, "composites[]::name")["is_required"], true);

@@ -152,6 +152,7 @@ static RECEIVER: ReceiverFactory = Factory {
     aliases: &[],
     signals: SIGNALS,
     help: "gets data from a test",
+    errors: &[],
     config: ConfigType::of::<String>(),
     build: |_, cx| {
         let stand_ins = StandIns::of(&cx.base.shared);
@@ -171,6 +172,7 @@ static EXPORTER: ExporterFactory = Factory {
     aliases: &[],
     signals: SIGNALS,
     help: "keeps data for a test",
+    errors: &[],
     config: ConfigType::of::<String>(),
     build: |_, cx| Ok(Arc::new(KeepingExporter::new(cx, None))),
 };
@@ -180,6 +182,7 @@ static GRPC_EXPORTER: ExporterFactory = Factory {
     aliases: &[],
     signals: SIGNALS,
     help: "keeps data for a test, as `otlp` sends it",
+    errors: &[],
     config: ConfigType::of::<String>(),
     build: |settings, cx| {
         Ok(Arc::new(KeepingExporter::new(
@@ -194,6 +197,7 @@ static HTTP_EXPORTER: ExporterFactory = Factory {
     aliases: &[],
     signals: SIGNALS,
     help: "keeps data for a test, as `otlphttp` sends it",
+    errors: &[],
     config: ConfigType::of::<String>(),
     build: |settings, cx| {
         let delivery = otlphttp::delivery(settings);
@@ -253,6 +257,7 @@ static PAGE: ExporterFactory = Factory {
     aliases: &[],
     signals: SIGNALS,
     help: "shows a page to a test",
+    errors: &[],
     config: ConfigType::of::<String>(),
     build: |settings, cx| {
         let config: Arc<PrometheusExporterConfig> = settings.get();
@@ -319,6 +324,7 @@ static PROCESSOR: ProcessorFactory = Factory {
     aliases: &[],
     signals: SIGNALS,
     help: "passes data in a test",
+    errors: &[],
     config: ConfigType::of::<String>(),
     build: |_, cx| Ok(Arc::new(PassingProcessor { next: cx.next })),
 };

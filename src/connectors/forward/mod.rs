@@ -25,6 +25,7 @@ pub static FACTORY: ConnectorFactory = Factory {
         (Signal::Logs, Stability::Beta),
     ],
     help: "passes batches from pipelines to pipelines of the same signal",
+    errors: &[],
     config: ConfigType::of::<ForwardConfig>(),
     build: |_, cx| Ok(Arc::new(Forward { outputs: cx.outputs })),
 };

@@ -15,8 +15,8 @@ use tokio::task::JoinHandle;
 
 use crate::batch::{Batch, Signal};
 use crate::component::{
-    Account, ComponentError, ConfigType, Consumer, Exporter, ExporterFactory, Factory, Flow, Held, Ledger,
-    Lifecycle, Reason, Refused, Stability,
+    Account, ComponentError, ConfigType, Consumer, ErrorDoc, Exporter, ExporterFactory, Factory, Flow, Held,
+    Ledger, Lifecycle, Reason, Refused, Stability,
 };
 use crate::config::{Node, Problems, WithoutEffect};
 use printer::{Printer, Queued};
@@ -94,6 +94,20 @@ crate::choices! {
     }
 }
 
+/// The errors of `debug`.
+const ERRORS: &[ErrorDoc] = &[
+    ErrorDoc::logged(
+        "A batch can't be decoded. The exporter drops it.",
+        "can't be printed",
+        "Correct the sender. The line has the cause.",
+    ),
+    ErrorDoc::logged(
+        "The printing ends because of a bug.",
+        "printing ended by a panic",
+        "Report the bug, with the log.",
+    ),
+];
+
 /// The factory of `debug`.
 pub static FACTORY: ExporterFactory = Factory {
     kind: "debug",
@@ -104,6 +118,7 @@ pub static FACTORY: ExporterFactory = Factory {
         (Signal::Logs, Stability::Beta),
     ],
     help: "prints metrics, traces and logs to standard error",
+    errors: &[ERRORS],
     config: ConfigType::of::<DebugExporterConfig>(),
     build: |settings, cx| {
         let config = settings.get::<DebugExporterConfig>();

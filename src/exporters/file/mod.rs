@@ -16,10 +16,18 @@ use async_trait::async_trait;
 use parking_lot::Mutex;
 
 use crate::batch::Signal;
-use crate::component::{ConfigType, ExporterFactory, Factory, Reason, Shared, Stability};
+use crate::component::{ConfigType, ErrorDoc, ExporterFactory, Factory, Reason, Shared, Stability};
+use crate::delivery::errors::DELIVERY_ERRORS;
 use crate::delivery::{Attempt, Destination, EncodingPermit, ExportRequest, Loss, Outcome};
 use config::{FileExporterConfig, FileFormat};
 use log::Log;
+
+/// The errors of `file`.
+const ERRORS: &[ErrorDoc] = &[ErrorDoc::logged(
+    "The file can't be opened. The gateway does not start.",
+    "can't write",
+    "Check the directory, its permissions and its free space.",
+)];
 
 /// The factory of `file`.
 pub static FACTORY: ExporterFactory = Factory {
@@ -31,6 +39,7 @@ pub static FACTORY: ExporterFactory = Factory {
         (Signal::Logs, Stability::Beta),
     ],
     help: "writes OTLP (JSON lines, protobuf) or raw events (CSV) to a file",
+    errors: &[ERRORS, DELIVERY_ERRORS],
     config: ConfigType::of::<FileExporterConfig>(),
     build: |settings, cx| {
         let config = settings.get::<FileExporterConfig>();

@@ -22,6 +22,7 @@ use tokio::task::JoinSet;
 
 use crate::batch::{Signal, TelemetryEncoding};
 use crate::component::{ConfigType, ExporterFactory, Factory, PeerLabels, Reason, Shared, Stability};
+use crate::delivery::errors::DELIVERY_ERRORS;
 use crate::delivery::{Attempt, Destination, EncodingPermit, ExportRequest, INLINE_BYTES, Outcome, apart};
 use crate::exporters::producer_cell::ProducerCell;
 use crate::exporters::progress::{MessagePart, Progress};
@@ -38,6 +39,7 @@ pub static FACTORY: ExporterFactory = Factory {
         (Signal::Logs, Stability::Alpha),
     ],
     help: "writes metrics, traces and logs to topics of Kafka",
+    errors: &[DELIVERY_ERRORS],
     config: ConfigType::of::<KafkaExporterConfig>(),
     build: |settings, cx| {
         let config = settings.get::<KafkaExporterConfig>();

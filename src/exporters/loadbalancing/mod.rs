@@ -19,11 +19,41 @@ use tokio::task::JoinHandle;
 
 use crate::batch::{Batch, Payload, Signal};
 use crate::component::{
-    ComponentError, ConfigType, Consumer, Exporter, ExporterContext, ExporterFactory, Factory, Flow,
-    Lifecycle, Reason, Refused, Stability,
+    ComponentError, ConfigType, Consumer, ErrorDoc, Exporter, ExporterContext, ExporterFactory, Factory,
+    Flow, Lifecycle, Reason, Refused, Stability,
 };
+use crate::delivery::errors::DELIVERY_ERRORS;
 use config::LoadBalancingConfig;
 use peers::{Peers, Shares};
+
+/// The errors of `loadbalancing`.
+const ERRORS: &[ErrorDoc] = &[
+    ErrorDoc::logged(
+        "The name of the resolver can't be looked up.",
+        "the name can't be looked up",
+        "Check the name and the DNS servers. The exporter uses the endpoints that it has.",
+    ),
+    ErrorDoc::logged(
+        "The lookup of the name takes too long.",
+        "the lookup of the name timed out",
+        "Check the DNS servers, or raise `timeout` of the resolver.",
+    ),
+    ErrorDoc::logged(
+        "A resolved endpoint is not valid.",
+        "an endpoint is not used",
+        "Correct the endpoint that the line names.",
+    ),
+    ErrorDoc::logged(
+        "The name has more addresses than the exporter uses.",
+        "the name has more addresses than the exporter uses",
+        "Send to several names, by an exporter each.",
+    ),
+    ErrorDoc::logged(
+        "The endpoints of a service of Kubernetes can't be listed.",
+        "the endpoints of the service are not known",
+        "Check the service account and its role. The line has the cause.",
+    ),
+];
 
 /// The factory of `loadbalancing`.
 pub static FACTORY: ExporterFactory = Factory {
@@ -35,6 +65,7 @@ pub static FACTORY: ExporterFactory = Factory {
         (Signal::Logs, Stability::Beta),
     ],
     help: "distributes data over several OTLP endpoints by a routing key",
+    errors: &[ERRORS, DELIVERY_ERRORS],
     config: ConfigType::of::<LoadBalancingConfig>(),
     build: |settings, cx| Ok(Arc::new(LoadBalancing::new(settings.get(), cx)?)),
 };

@@ -24,6 +24,7 @@ use tidegate_nats::transport::{
 use crate::batch::{Signal, TelemetryEncoding};
 use crate::component::{ConfigType, ExporterFactory, Factory, PeerLabels, Shared, Stability};
 use crate::config::ByteSize;
+use crate::delivery::errors::DELIVERY_ERRORS;
 use crate::delivery::{Attempt, Destination, EncodingPermit, ExportRequest, INLINE_BYTES, Outcome, apart};
 use crate::exporters::producer_cell::ProducerCell;
 use crate::exporters::progress::{MessagePart, Progress};
@@ -42,6 +43,7 @@ pub static FACTORY: ExporterFactory = Factory {
         (Signal::Logs, Stability::Alpha),
     ],
     help: "writes metrics, traces and logs to streams of NATS JetStream",
+    errors: &[DELIVERY_ERRORS],
     config: ConfigType::of::<NatsExporterConfig>(),
     build: |settings, cx| {
         let config = settings.get::<NatsExporterConfig>();

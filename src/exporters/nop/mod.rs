@@ -24,6 +24,7 @@ pub static FACTORY: ExporterFactory = Factory {
         (Signal::Logs, Stability::Beta),
     ],
     help: "accepts and discards all data",
+    errors: &[],
     config: ConfigType::of::<NopExporterConfig>(),
     build: |_, cx| Ok(Arc::new(Nop(cx.ledgers))),
 };

@@ -22,9 +22,10 @@ use tonic::Code;
 use crate::batch::{Encoded, Signal};
 use crate::component::auth::Credentials;
 use crate::component::{
-    ComponentError, ConfigType, Context, ExporterContext, ExporterFactory, Factory, Held, PeerLabels,
-    Settings, Shared, Stability,
+    ComponentError, ConfigType, Context, ErrorDoc, ExporterContext, ExporterFactory, Factory, Held,
+    PeerLabels, Settings, Shared, Stability,
 };
+use crate::delivery::errors::DELIVERY_ERRORS;
 use crate::delivery::response::quote;
 use crate::delivery::{Attempt, Delivery, Destination, EncodingPermit, ExportRequest, Outcome, RetryConfig};
 use crate::net::client::{Connector, MAX_HEAD_BYTES, UseTls, error_chain};
@@ -37,6 +38,13 @@ use channel::Channel;
 pub(super) use config::{Compression, Keepalive, OF_GRPC, OtlpExporterConfig, check_authority};
 pub(super) use target::Target;
 
+/// The errors of `otlp`.
+const ERRORS: &[ErrorDoc] = &[ErrorDoc::logged(
+    "`auth` names an extension that signs requests. The gateway does not start.",
+    "auth: signed requests are for the `otlphttp` exporter",
+    "Use the exporter `otlphttp`, or another extension.",
+)];
+
 /// The factory of `otlp`.
 pub static FACTORY: ExporterFactory = Factory {
     kind: "otlp",
@@ -47,6 +55,7 @@ pub static FACTORY: ExporterFactory = Factory {
         (Signal::Logs, Stability::Beta),
     ],
     help: "sends metrics, traces and logs by OTLP over gRPC",
+    errors: &[ERRORS, DELIVERY_ERRORS],
     config: ConfigType::of::<OtlpExporterConfig>(),
     build: |settings, cx| {
         let config = settings.get::<OtlpExporterConfig>();

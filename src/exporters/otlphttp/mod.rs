@@ -19,6 +19,7 @@ use crate::component::{
     ComponentError, ConfigType, Context, ExporterFactory, Factory, Held, PeerLabels, Settings, Shared,
     Stability,
 };
+use crate::delivery::errors::DELIVERY_ERRORS;
 use crate::delivery::http::{Connections, HttpAnswer, HttpClient, HttpOptions, Pieces};
 use crate::delivery::response::{address, of_http, quote};
 use crate::delivery::{Attempt, Delivery, Destination, EncodingPermit, ExportRequest, Outcome, RetryConfig};
@@ -37,6 +38,7 @@ pub static FACTORY: ExporterFactory = Factory {
         (Signal::Logs, Stability::Beta),
     ],
     help: "sends metrics, traces and logs by OTLP over HTTP",
+    errors: &[DELIVERY_ERRORS],
     config: ConfigType::of::<OtlpHttpExporterConfig>(),
     build: |settings, cx| {
         let config = settings.get::<OtlpHttpExporterConfig>();

@@ -26,10 +26,29 @@ use self::driver::PageDriver;
 use self::streams::StreamBuffer;
 use crate::batch::{Batch, Signal};
 use crate::component::{
-    Cluster, ComponentError, ConfigType, Consumer, Context, Exporter, ExporterFactory, Factory, Flow, Ledger,
-    Lifecycle, Refused, Stability, TableHandle,
+    Cluster, ComponentError, ConfigType, Consumer, Context, ErrorDoc, Exporter, ExporterFactory, Factory,
+    Flow, Ledger, Lifecycle, Refused, Stability, TableHandle,
 };
 use crate::exporters::tables::{ExporterTables, TableSink, TakesPoints, own_table};
+
+/// The errors of `partials`.
+const ERRORS: &[ErrorDoc] = &[
+    ErrorDoc::logged(
+        "The gateway stops before the store has the last totals.",
+        "stopped before the store had the last pages",
+        "Check the store, or raise `service::drain_timeout`.",
+    ),
+    ErrorDoc::logged(
+        "The extension `cluster` does not run. The gateway does not start.",
+        "cluster: the extension does not run",
+        "Add the extension to `service::extensions`.",
+    ),
+    ErrorDoc::logged(
+        "The engine of the cluster has ended.",
+        "the engine of the cluster has ended",
+        "Restart the gateway, and report the bug with the log.",
+    ),
+];
 
 /// The factory of `partials`.
 pub static FACTORY: ExporterFactory = Factory {
@@ -37,6 +56,7 @@ pub static FACTORY: ExporterFactory = Factory {
     aliases: &[],
     signals: &[(Signal::Metrics, Stability::Alpha)],
     help: "publishes the totals of this gateway to the replicas of a cluster",
+    errors: &[ERRORS],
     config: ConfigType::of::<PartialsExporterConfig>(),
     build: |settings, cx| {
         let ledger = cx.ledger(Signal::Metrics).cloned();

@@ -27,12 +27,33 @@ use tracing::warn;
 
 use crate::batch::Signal;
 use crate::component::{
-    ComponentError, ConfigType, Context, ExporterContext, ExporterFactory, Factory, Reason, Stability,
+    ComponentError, ConfigType, Context, ErrorDoc, ExporterContext, ExporterFactory, Factory, Reason,
+    Stability,
 };
+use crate::delivery::errors::DELIVERY_ERRORS;
 use crate::delivery::{Attempt, Destination, ExportRequest, INLINE_BYTES, Loss, Outcome, Parts, apart};
 use config::Isolation;
 pub use config::PluginExporterConfig;
 use convert::{Converted, convert, takers};
+
+/// The errors of `plugin`.
+const ERRORS: &[ErrorDoc] = &[
+    ErrorDoc::logged(
+        "A call of the plugin takes too long.",
+        "a call of the plugin takes too long: no other call begins until it returns",
+        "Correct the plugin, or raise its timeout.",
+    ),
+    ErrorDoc::logged(
+        "The plugin can't flush its data at the stop.",
+        "the plugin did not flush its data",
+        "Read `answer` in the line, and correct the plugin.",
+    ),
+    ErrorDoc::logged(
+        "The plugin does not end in time.",
+        "the plugin did not end in time; the gateway no longer waits for it",
+        "Correct the plugin, or raise `service::drain_timeout`.",
+    ),
+];
 
 /// The factory of `plugin`.
 pub static FACTORY: ExporterFactory = Factory {
@@ -44,6 +65,7 @@ pub static FACTORY: ExporterFactory = Factory {
         (Signal::Logs, Stability::Alpha),
     ],
     help: "exports with a plugin: a shared object written in C, C++, Rust or another language with its ABI",
+    errors: &[ERRORS, DELIVERY_ERRORS],
     config: ConfigType::of::<PluginExporterConfig>(),
     build: |settings, cx| {
         let config = settings.get::<PluginExporterConfig>();

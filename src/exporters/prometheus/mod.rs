@@ -21,11 +21,12 @@ use std::time::{Duration, Instant};
 use crate::batch::{Batch, Signal};
 use crate::component::worker::{Pause, Worker, lower_priority};
 use crate::component::{
-    ComponentError, ConfigType, Consumer, Context, Exporter, ExporterFactory, Factory, Flow, Ledger,
-    Lifecycle, Refused, Stability, TableHandle, anomalies, collisions, unix_now,
+    ComponentError, ConfigType, Consumer, Context, ErrorDoc, Exporter, ExporterFactory, Factory, Flow,
+    Ledger, Lifecycle, Refused, Stability, TableHandle, anomalies, collisions, unix_now,
 };
 use crate::exporters::tables::{ExporterTables, TableSink, own_table};
 use crate::net::auth::AuthGate;
+use crate::net::errors::{AUTH_ERRORS, LISTENER_ERRORS, PAGE_ERRORS, SOCKET_ERRORS};
 use crate::net::pages::PageServer;
 use crate::prom::Escaping;
 use crate::prom::catalog::{Senders, View};
@@ -36,12 +37,42 @@ use parking_lot::Mutex;
 use server::Scrapes;
 use tidegate_engine::{Overflow, Stats, Table};
 
+/// The errors of `prometheus`.
+const ERRORS: &[ErrorDoc] = &[
+    ErrorDoc::answered(
+        "The page can't be rendered because of a bug.",
+        "500",
+        "Report the bug, with the log.",
+    ),
+    ErrorDoc::answered(
+        "The gateway is a replica of a cluster, and does not know all totals.",
+        "503 with `Retry-After`",
+        "Wait until the replica is ready. Prometheus scrapes the other replicas.",
+    ),
+    ErrorDoc::logged(
+        "Two metrics would have the same name or the same series. The exporter omits one.",
+        "omitted from the exposition: ",
+        "Rename one of the metrics. The path `/debug` lists what the page omits.",
+    ),
+    ErrorDoc::logged(
+        "A metric has another type, unit or help than an earlier one of its name.",
+        "shown under another's ",
+        "Let all senders describe the metric equally.",
+    ),
+    ErrorDoc::logged(
+        "A sum of deltas may fall, so it has no total.",
+        "dropped: a sum of deltas that may fall has no total",
+        "Put an `aggregate` processor before the exporter.",
+    ),
+];
+
 /// The factory of `prometheus`.
 pub static FACTORY: ExporterFactory = Factory {
     kind: "prometheus",
     aliases: &[],
     signals: &[(Signal::Metrics, Stability::Beta)],
     help: "serves metrics to Prometheus scrapes (text 0.0.4, OpenMetrics 1.0.0)",
+    errors: &[ERRORS, PAGE_ERRORS, AUTH_ERRORS, LISTENER_ERRORS, SOCKET_ERRORS],
     config: ConfigType::of::<PrometheusExporterConfig>(),
     build: |settings, cx| {
         let ledger = cx.ledger(Signal::Metrics).cloned();

@@ -28,6 +28,7 @@ use crate::component::collisions::Alternating;
 use crate::component::{
     ComponentError, ConfigType, Context, ExporterFactory, Factory, Held, Reason, Shared, Stability,
 };
+use crate::delivery::errors::DELIVERY_ERRORS;
 use crate::delivery::http::{Connections, HttpClient, HttpOptions};
 use crate::delivery::machine::Load;
 use crate::delivery::response::{address, quote};
@@ -47,6 +48,7 @@ pub static FACTORY: ExporterFactory = Factory {
     aliases: &["prometheus_remote_write"],
     signals: &[(Signal::Metrics, Stability::Beta)],
     help: "writes metrics by Prometheus remote write, 1.0 and 2.0",
+    errors: &[DELIVERY_ERRORS],
     config: ConfigType::of::<RemoteWriteExporterConfig>(),
     build: |settings, cx| {
         let config = settings.get::<RemoteWriteExporterConfig>();

@@ -42,11 +42,12 @@ use self::tap::TapAccess;
 use crate::component::patterns::{check_filter, check_pattern, filter};
 use crate::component::worker::Worker;
 use crate::component::{
-    ComponentError, ConfigType, Context, Evaluator, Extension, ExtensionFactory, Factory, Lifecycle,
+    ComponentError, ConfigType, Context, ErrorDoc, Evaluator, Extension, ExtensionFactory, Factory, Lifecycle,
 };
 use crate::config::{ByteSize, Node, Ordered, Problems};
 use crate::net::auth::AuthConfig;
 use crate::net::cors::CorsConfig;
+use crate::net::errors::{AUTH_ERRORS, LISTENER_ERRORS, PAGE_ERRORS, SOCKET_ERRORS};
 use crate::net::http::HTTP2_MAX_STREAMS;
 use crate::net::pages::{self, Answer, PageServer, Pages, Request, ServerConfig, Takes, max_answer_bytes};
 use crate::net::{Endpoint, SocketFileConfig, TlsServerConfig};
@@ -221,12 +222,78 @@ impl HistoryConfig {
     }
 }
 
+/// The errors of `admin`.
+const ERRORS: &[ErrorDoc] = &[
+    ErrorDoc::answered(
+        "A parameter or a query can't be read.",
+        "400 `bad_data`, or `INVALID_ARGUMENT`",
+        "Correct the query at the line and column that the answer names.",
+    ),
+    ErrorDoc::answered(
+        "A query fails during its evaluation, or exceeds a limit.",
+        "422 `execution`",
+        "Ask for fewer series or a shorter range.",
+    ),
+    ErrorDoc::answered(
+        "A query takes longer than its time limit, or too many queries wait.",
+        "503 `timeout` or `unavailable`, or `UNAVAILABLE`",
+        "Ask for less, or try again after the time of `Retry-After`.",
+    ),
+    ErrorDoc::answered(
+        "A composite or a service of gRPC does not exist.",
+        "404, `NOT_FOUND` or `UNIMPLEMENTED`",
+        "Correct the name. The answer names the nearest one.",
+    ),
+    ErrorDoc::answered(
+        "A trigger of KEDA has no value, and its `onPartial` or `whenGone` says that this is an error.",
+        "`FAILED_PRECONDITION`",
+        "Look at the sources of the composite. KEDA then uses the `fallback` of the object.",
+    ),
+    ErrorDoc::answered(
+        "A reload or a tap is not allowed, or a web page of another site asks for it.",
+        "403 `forbidden`",
+        "Set `auth`, or `tap: true` on a loopback address. For web pages, set `cors`.",
+    ),
+    ErrorDoc::answered(
+        "The new configuration of a reload does not run. The old one runs on.",
+        "500 `bad_config`, with the problems",
+        "Correct the configuration, and reload again.",
+    ),
+    ErrorDoc::answered(
+        "The process can't reload its configuration.",
+        "501 `unsupported`",
+        "Restart the gateway to apply changes.",
+    ),
+    ErrorDoc::answered(
+        "A query ends because of a bug.",
+        "500 `internal`, or `INTERNAL`",
+        "Report the bug, with the log.",
+    )
+    .logged_as("a query panicked (a bug)"),
+    ErrorDoc::logged(
+        "Another `admin` extension has the history.",
+        "another admin extension already keeps samples",
+        "Remove `history` from one of the extensions.",
+    ),
+    ErrorDoc::logged(
+        "No peer gives its history.",
+        "no peer gives its history, so that of this gateway begins at its start",
+        "Check `history::peers`, and the peers.",
+    ),
+    ErrorDoc::logged(
+        "A tap can't decode a batch.",
+        "a tap can't decode batches",
+        "Correct the sender. The line has the cause.",
+    ),
+];
+
 /// The factory of `admin`.
 pub static FACTORY: ExtensionFactory = Factory {
     kind: "admin",
     aliases: &[],
     signals: &[],
     help: "answers PromQL and serves the current values of composites",
+    errors: &[ERRORS, PAGE_ERRORS, AUTH_ERRORS, LISTENER_ERRORS, SOCKET_ERRORS],
     config: ConfigType::of::<AdminConfig>(),
     build: |settings, cx| Ok(Arc::new(Admin::new(settings.get(), cx)?)),
 };

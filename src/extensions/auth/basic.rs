@@ -25,7 +25,7 @@ use crate::component::files;
 use crate::component::services::Services;
 use crate::component::worker::in_background;
 use crate::component::{
-    ComponentError, ConfigType, Context, Extension, ExtensionFactory, Factory, Lifecycle,
+    ComponentError, ConfigType, Context, ErrorDoc, Extension, ExtensionFactory, Factory, Lifecycle,
 };
 use crate::config::{Node, Problems, Secret};
 use crate::net::reload::Reloading;
@@ -106,12 +106,20 @@ impl ClientConfig {
     }
 }
 
+/// The errors of `basicauth`.
+const ERRORS: &[ErrorDoc] = &[ErrorDoc::logged(
+    "The gateway can't check passwords, for example because a file can't be read.",
+    "no request can be authenticated",
+    "Correct the file or the memory limit that the line names. Senders get 401 meanwhile.",
+)];
+
 /// The factory of `basicauth`.
 pub static FACTORY: ExtensionFactory = Factory {
     kind: "basicauth",
     aliases: &["basic_auth"],
     signals: &[],
     help: "authenticates with names and passwords: senders (receivers) or the gateway (exporters)",
+    errors: &[ERRORS],
     config: ConfigType::of::<BasicAuthConfig>(),
     build: |settings, cx| {
         let config = settings.get::<BasicAuthConfig>();

@@ -17,7 +17,7 @@ use crate::component::auth::{Authenticator, Credentials, Unauthenticated};
 use crate::component::files;
 use crate::component::services::Services;
 use crate::component::{
-    ComponentError, ConfigType, Context, Extension, ExtensionFactory, Factory, Lifecycle,
+    ComponentError, ConfigType, Context, ErrorDoc, Extension, ExtensionFactory, Factory, Lifecycle,
 };
 use crate::config::{Node, Problems, Secret};
 use crate::net::reload::Reloading;
@@ -60,12 +60,20 @@ impl BearerTokenConfig {
     }
 }
 
+/// The errors of `bearertokenauth`.
+const ERRORS: &[ErrorDoc] = &[ErrorDoc::logged(
+    "The gateway can't check tokens, for example because a file can't be read.",
+    "no request can be authenticated",
+    "Correct the file that the line names. Senders get 401 meanwhile.",
+)];
+
 /// The factory of `bearertokenauth`.
 pub static FACTORY: ExtensionFactory = Factory {
     kind: "bearertokenauth",
     aliases: &["bearer_token_auth"],
     signals: &[],
     help: "authenticates with tokens: senders (receivers) or the gateway (exporters)",
+    errors: &[ERRORS],
     config: ConfigType::of::<BearerTokenConfig>(),
     build: |settings, cx| {
         let config = settings.get::<BearerTokenConfig>();

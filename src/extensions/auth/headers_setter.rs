@@ -93,6 +93,7 @@ pub static FACTORY: ExtensionFactory = Factory {
     aliases: &[],
     signals: &[],
     help: "sets request headers of exporters, to fixed values or values of the sender's request",
+    errors: &[],
     config: ConfigType::of::<HeadersSetterConfig>(),
     build: |settings, _| {
         let config = settings.get::<HeadersSetterConfig>();

@@ -20,7 +20,7 @@ use crate::component::auth::Credentials;
 use crate::component::files;
 use crate::component::services::Services;
 use crate::component::{
-    ComponentError, ConfigType, Context, Extension, ExtensionFactory, Factory, Lifecycle,
+    ComponentError, ConfigType, Context, ErrorDoc, Extension, ExtensionFactory, Factory, Lifecycle,
 };
 use crate::config::{Node, Problems};
 use crate::net::reload::Reloading;
@@ -51,12 +51,27 @@ impl SigV4Config {
     }
 }
 
+/// The errors of `sigv4auth`.
+const ERRORS: &[ErrorDoc] = &[
+    ErrorDoc::logged(
+        "There are no keys. The requests of the exporter fail, and are tried again.",
+        "there are no keys: set `credentials_file` or AWS_ACCESS_KEY_ID",
+        "Set `credentials_file`, or the variables of AWS.",
+    ),
+    ErrorDoc::logged(
+        "The file has no such profile, or the profile has no keys.",
+        "with aws_access_key_id and aws_secret_access_key",
+        "Correct `profile`, or add the keys to the file.",
+    ),
+];
+
 /// The factory of `sigv4auth`.
 pub static FACTORY: ExtensionFactory = Factory {
     kind: "sigv4auth",
     aliases: &["sigv4_auth"],
     signals: &[],
     help: "signs requests to Amazon's services",
+    errors: &[ERRORS],
     config: ConfigType::of::<SigV4Config>(),
     build: |settings, cx| {
         let config = settings.get::<SigV4Config>();

@@ -16,10 +16,34 @@ use self::config::ClusterConfig;
 use self::election::LeaseElection;
 use crate::component::services::Services;
 use crate::component::{
-    Cluster, ComponentError, ConfigType, Context, Extension, ExtensionFactory, Factory, Lifecycle,
+    Cluster, ComponentError, ConfigType, Context, ErrorDoc, Extension, ExtensionFactory, Factory, Lifecycle,
 };
 use async_trait::async_trait;
 use parking_lot::Mutex;
+
+/// The errors of `cluster`.
+const ERRORS: &[ErrorDoc] = &[
+    ErrorDoc::logged(
+        "NATS can't be reached.",
+        "can't connect to NATS",
+        "Check the servers and the credentials. The engine connects again by itself.",
+    ),
+    ErrorDoc::logged(
+        "Kafka can't be reached.",
+        "can't connect to Kafka: the engine tries again",
+        "Check the brokers and the credentials.",
+    ),
+    ErrorDoc::logged(
+        "With the engine `direct`, a replica can't be reached.",
+        "no connection to a replica",
+        "Check the address, the network policy and the other replica.",
+    ),
+    ErrorDoc::logged(
+        "With the engine `direct`, two replicas have one name.",
+        "two replicas have one name: give each its own name",
+        "Give each replica its own name.",
+    ),
+];
 
 /// The factory of `cluster`.
 pub static FACTORY: ExtensionFactory = Factory {
@@ -27,6 +51,7 @@ pub static FACTORY: ExtensionFactory = Factory {
     aliases: &[],
     signals: &[],
     help: "connects this gateway with others that show the same totals, through a store",
+    errors: &[ERRORS],
     config: ConfigType::of::<ClusterConfig>(),
     build: |settings, cx| Ok(Arc::new(ClusterExtension::new(settings.get(), cx))),
 };

@@ -20,7 +20,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::component::patterns::{check_pattern, patterns};
 use crate::component::{
-    ComponentError, ConfigType, Context, Extension, ExtensionFactory, Factory, Lifecycle, unix_now,
+    ComponentError, ConfigType, Context, ErrorDoc, Extension, ExtensionFactory, Factory, Lifecycle, unix_now,
 };
 use crate::config::{Node, Problems};
 use crate::net::FileMode;
@@ -61,12 +61,27 @@ impl CompositePageConfig {
     }
 }
 
+/// The errors of `composite_page`.
+const ERRORS: &[ErrorDoc] = &[
+    ErrorDoc::logged(
+        "Composites have no room in the page, or are not valid there.",
+        "composites that are not in the page",
+        "Raise `capacity`, or restrict `composites`. `reasons` has the causes.",
+    ),
+    ErrorDoc::logged(
+        "The gateway can't remove the page at its stop.",
+        "the page of composites could not be removed",
+        "Check the permissions of the directory, and remove the file.",
+    ),
+];
+
 /// The factory of `composite_page`.
 pub static FACTORY: ExtensionFactory = Factory {
     kind: "composite_page",
     aliases: &[],
     signals: &[],
     help: "keeps composites in shared memory, for readers on this node",
+    errors: &[ERRORS],
     config: ConfigType::of::<CompositePageConfig>(),
     build: |settings, cx| Ok(Arc::new(CompositePage::new(settings.get(), cx))),
 };

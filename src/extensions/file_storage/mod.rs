@@ -10,9 +10,33 @@ use tidegate_wal::{Fsync, Quota, Rules, Storage};
 
 use crate::component::services::Services;
 use crate::component::{
-    ComponentError, ConfigType, Context, Extension, ExtensionFactory, Factory, Lifecycle,
+    ComponentError, ConfigType, Context, ErrorDoc, Extension, ExtensionFactory, Factory, Lifecycle,
 };
 use config::{FileStorageConfig, FsyncMode};
+
+/// The errors of `file_storage`.
+const ERRORS: &[ErrorDoc] = &[
+    ErrorDoc::logged(
+        "The directory does not exist, or can't be used. The gateway does not start.",
+        "make it, or set `create_directory: true`",
+        "Make the directory for the user of the gateway, or set `create_directory: true`.",
+    ),
+    ErrorDoc::logged(
+        "The disk fails, or is full.",
+        "storage failed",
+        "Free space, or repair the disk. `operation` and `error` have the cause.",
+    ),
+    ErrorDoc::logged(
+        "Stored records are damaged.",
+        "stored records are damaged and lost",
+        "Check the disk. `tidegate_storage_lost_records_total` counts them.",
+    ),
+    ErrorDoc::logged(
+        "A snapshot is damaged.",
+        "the snapshot is damaged: it is not used",
+        "Check the disk. The state begins again, or comes from the records after the snapshot.",
+    ),
+];
 
 /// The factory of `file_storage`.
 pub static FACTORY: ExtensionFactory = Factory {
@@ -20,6 +44,7 @@ pub static FACTORY: ExtensionFactory = Factory {
     aliases: &[],
     signals: &[],
     help: "stores queues and state in a directory, so that they survive a restart",
+    errors: &[ERRORS],
     config: ConfigType::of::<FileStorageConfig>(),
     build: |settings, cx| {
         Ok(Arc::new(FileStorage::new(

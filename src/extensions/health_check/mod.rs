@@ -14,9 +14,10 @@ use serde_json::json;
 
 use crate::component::shared::{Phase, Shared};
 use crate::component::{
-    ComponentError, ConfigType, Context, Extension, ExtensionFactory, Factory, Lifecycle,
+    ComponentError, ConfigType, Context, ErrorDoc, Extension, ExtensionFactory, Factory, Lifecycle,
 };
 use crate::config::{Node, Problems, WithoutEffect};
+use crate::net::errors::{LISTENER_ERRORS, PAGE_ERRORS, SOCKET_ERRORS};
 use crate::net::pages::{self, Answer, PageServer, Pages, Request, ServerConfig, Takes};
 use crate::net::{Endpoint, SocketFileConfig, TlsServerConfig};
 
@@ -71,12 +72,20 @@ impl HealthCheckConfig {
     }
 }
 
+/// The errors of `health_check`.
+const ERRORS: &[ErrorDoc] = &[ErrorDoc::answered(
+    "The gateway starts or stops, or is a replica that does not know all totals.",
+    "503",
+    "Wait until the gateway is ready. Kubernetes sends no requests to it meanwhile.",
+)];
+
 /// The factory of `health_check`.
 pub static FACTORY: ExtensionFactory = Factory {
     kind: "health_check",
     aliases: &[],
     signals: &[],
     help: "answers liveness and readiness probes over HTTP",
+    errors: &[ERRORS, PAGE_ERRORS, LISTENER_ERRORS, SOCKET_ERRORS],
     config: ConfigType::of::<HealthCheckConfig>(),
     build: |settings, cx| Ok(Arc::new(HealthCheck::new(settings.get(), Shape::First, cx))),
 };

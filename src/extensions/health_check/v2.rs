@@ -7,8 +7,9 @@ use std::sync::Arc;
 
 use super::{HealthCheck, PORT, ResponseBody, Shape};
 use crate::component::shared::Phase;
-use crate::component::{ConfigType, ExtensionFactory, Factory};
+use crate::component::{ConfigType, ErrorDoc, ExtensionFactory, Factory};
 use crate::config::{Node, Problems, WithoutEffect};
+use crate::net::errors::{LISTENER_ERRORS, PAGE_ERRORS};
 use crate::net::{Endpoint, SocketFileConfig, TlsServerConfig};
 
 crate::options! {
@@ -137,12 +138,20 @@ impl HealthCheckV2Config {
     }
 }
 
+/// The errors of `healthcheckv2`.
+const ERRORS: &[ErrorDoc] = &[ErrorDoc::answered(
+    "The gateway starts or stops, or is a replica that does not know all totals.",
+    "503",
+    "Wait until the gateway is ready. Kubernetes sends no requests to it meanwhile.",
+)];
+
 /// The factory of `healthcheckv2`.
 pub static FACTORY: ExtensionFactory = Factory {
     kind: "healthcheckv2",
     aliases: &["health_check_v2"],
     signals: &[],
     help: "answers liveness and readiness probes over HTTP, as the Collector's extension of that name",
+    errors: &[ERRORS, PAGE_ERRORS, LISTENER_ERRORS],
     config: ConfigType::of::<HealthCheckV2Config>(),
     build: |settings, cx| {
         let (config, shape) = settings.get::<HealthCheckV2Config>().probe();

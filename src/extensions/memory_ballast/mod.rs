@@ -35,6 +35,7 @@ pub static FACTORY: ExtensionFactory = Factory {
     aliases: &[],
     signals: &[],
     help: "does nothing; accepted from old configurations of the Collector",
+    errors: &[],
     config: ConfigType::of::<MemoryBallastConfig>(),
     build: |_, _| Ok(Arc::new(Ballast)),
 };

@@ -17,10 +17,11 @@ use serde_json::json;
 use tidegate_profiler::{Profile, Sampling};
 
 use crate::component::{
-    ComponentError, ConfigType, Context, Extension, ExtensionFactory, Factory, Lifecycle,
+    ComponentError, ConfigType, Context, ErrorDoc, Extension, ExtensionFactory, Factory, Lifecycle,
 };
 use crate::config::{Node, Problems};
 use crate::net::auth::AuthConfig;
+use crate::net::errors::{AUTH_ERRORS, LISTENER_ERRORS, PAGE_ERRORS, SOCKET_ERRORS};
 use crate::net::pages::{self, Answer, PageServer, Pages, Request, ServerConfig, Takes, Why};
 use crate::net::{Endpoint, SocketFileConfig, TlsServerConfig};
 
@@ -73,12 +74,32 @@ impl PprofConfig {
     }
 }
 
+/// The errors of `pprof`.
+const ERRORS: &[ErrorDoc] = &[
+    ErrorDoc::answered(
+        "The parameter `seconds` is not a number of 1 or more.",
+        "400",
+        "Correct the parameter.",
+    ),
+    ErrorDoc::answered(
+        "Another client takes a profile.",
+        "503",
+        "Try again when that profile is complete.",
+    ),
+    ErrorDoc::answered(
+        "The operating system does not let the gateway take a profile.",
+        "500 with the reason",
+        "Follow the reason in the answer.",
+    ),
+];
+
 /// The factory of `pprof`.
 pub static FACTORY: ExtensionFactory = Factory {
     kind: "pprof",
     aliases: &[],
     signals: &[],
     help: "serves profiles of processor time for `go tool pprof`",
+    errors: &[ERRORS, PAGE_ERRORS, AUTH_ERRORS, LISTENER_ERRORS, SOCKET_ERRORS],
     config: ConfigType::of::<PprofConfig>(),
     build: |settings, cx| {
         Ok(Arc::new(Pprof {

@@ -40,7 +40,8 @@ use super::rule_status::{GroupReport, ReportsRules, RuleReporters};
 use crate::component::shared::Phase;
 use crate::component::worker::in_background;
 use crate::component::{
-    ComponentError, ConfigType, Context, Extension, ExtensionFactory, Factory, Lifecycle, Shared, unix_now,
+    ComponentError, ConfigType, Context, ErrorDoc, Extension, ExtensionFactory, Factory, Lifecycle, Shared,
+    unix_now,
 };
 use crate::prom::catalog::millis as millis_at;
 
@@ -50,12 +51,42 @@ const ATTEND: Duration = Duration::from_secs(1);
 /// The state of an instance that has stopped is for its successor only if this starts within this time.
 const SUCCESSION: Duration = Duration::from_secs(120);
 
+/// The errors of `rules`.
+const ERRORS: &[ErrorDoc] = &[
+    ErrorDoc::logged(
+        "No file matches a glob of `files`.",
+        "no rule file matches",
+        "Correct the glob, or add the files.",
+    ),
+    ErrorDoc::logged(
+        "The Alertmanager refuses alerts. The extension drops them.",
+        "the Alertmanager refuses alerts, which are dropped",
+        "Correct the labels or annotations that the line names.",
+    ),
+    ErrorDoc::logged(
+        "The Alertmanager can't be reached. The alerts wait.",
+        "the Alertmanager takes no alerts, they wait",
+        "Check the address and the network.",
+    ),
+    ErrorDoc::logged(
+        "The state of alerts can't be stored.",
+        "alerts are not kept: a restart begins their `for` again",
+        "Raise `max_size` of the storage extension, or repair the disk.",
+    ),
+    ErrorDoc::logged(
+        "The stored state of alerts is damaged.",
+        "kept alerts are damaged: their `for` begins again",
+        "Check the disk.",
+    ),
+];
+
 /// The factory of `rules`.
 pub static FACTORY: ExtensionFactory = Factory {
     kind: "rules",
     aliases: &[],
     signals: &[],
     help: "evaluates Prometheus recording and alerting rules on the live tables",
+    errors: &[ERRORS],
     config: ConfigType::of::<RulesConfig>(),
     build: |settings, cx| Ok(Arc::new(RulesExtension::new(settings.get(), cx)?)),
 };

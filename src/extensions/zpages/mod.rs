@@ -21,6 +21,7 @@ use crate::component::{
 };
 use crate::config::{Node, Problems};
 use crate::net::auth::AuthConfig;
+use crate::net::errors::{AUTH_ERRORS, LISTENER_ERRORS, PAGE_ERRORS, SOCKET_ERRORS};
 use crate::net::pages::{Answer, PageServer, Pages, Request, ServerConfig, Takes, text};
 use crate::net::{Endpoint, SocketFileConfig, TlsServerConfig};
 
@@ -79,6 +80,7 @@ pub static FACTORY: ExtensionFactory = Factory {
     aliases: &[],
     signals: &[],
     help: "serves tables about the gateway itself: service, pipelines, extensions, slow batches",
+    errors: &[PAGE_ERRORS, AUTH_ERRORS, LISTENER_ERRORS, SOCKET_ERRORS],
     config: ConfigType::of::<ZpagesConfig>(),
     build: |settings, cx| {
         Ok(Arc::new(Zpages {

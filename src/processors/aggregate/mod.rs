@@ -27,9 +27,40 @@ use self::journal::Journal;
 use super::emit::{Emitter, Ticker};
 use crate::batch::{Batch, Signal, stream_id};
 use crate::component::{
-    ComponentError, ConfigType, Consumer, Context, Factory, Flow, Ledger, Lifecycle, OutputDescriptor,
-    Processor, ProcessorContext, ProcessorFactory, Refused, Stability, anomalies, collisions, unix_now,
+    ComponentError, ConfigType, Consumer, Context, ErrorDoc, Factory, Flow, Ledger, Lifecycle,
+    OutputDescriptor, Processor, ProcessorContext, ProcessorFactory, Refused, Stability, anomalies,
+    collisions, unix_now,
 };
+
+/// The errors of `aggregate`.
+const ERRORS: &[ErrorDoc] = &[
+    ErrorDoc::answered(
+        "The table has `max_series` series, or memory is short. The processor rejects new series.",
+        "OTLP senders get the number of rejected points in `partial_success`",
+        "Group more attributes away, or raise `max_series` or the memory limit.",
+    ),
+    ErrorDoc::logged(
+        "Several processes report the same series.",
+        "several processes report the same series",
+        "Add an attribute that distinguishes the processes, or group with a rule.",
+    ),
+    ErrorDoc::logged(
+        "The gateway is one of several replicas that aggregate.",
+        "this is one of several replicas that aggregate; a sender that changes replicas is counted \
+         twice",
+        "Route data by key with a `loadbalancing` exporter in front, or use a cluster.",
+    ),
+    ErrorDoc::logged(
+        "A snapshot in the storage is that of another version.",
+        "the snapshot has another version: its contents can't be used",
+        "Nothing: totals begin at 0. Upgrade as the page of operations says to keep them.",
+    ),
+    ErrorDoc::logged(
+        "A reload removes `storage`, and changes rules or limits.",
+        "`storage` is gone, and rules or limits have changed: totals begin at 0",
+        "Make the two changes in two reloads to keep the totals.",
+    ),
+];
 
 /// The factory of `aggregate`.
 pub static FACTORY: ProcessorFactory = Factory {
@@ -37,6 +68,7 @@ pub static FACTORY: ProcessorFactory = Factory {
     aliases: &[],
     signals: &[(Signal::Metrics, Stability::Beta)],
     help: "aggregates events and points to counters, gauges and histograms, across sources, resources and batches",
+    errors: &[ERRORS],
     config: ConfigType::of::<AggregateConfig>(),
     build: |settings, cx| Ok(Arc::new(Aggregate::new(settings.get(), cx)?)),
 };

@@ -47,6 +47,7 @@ pub static FACTORY: ProcessorFactory = Factory {
         (Signal::Logs, Stability::Beta),
     ],
     help: "inserts, updates, deletes, hashes and converts attributes of points, spans and log records",
+    errors: &[],
     config: ConfigType::of::<AttributesConfig>(),
     build: |settings, cx| {
         let config = settings.get::<AttributesConfig>();

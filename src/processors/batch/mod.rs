@@ -15,10 +15,17 @@ use parking_lot::Mutex;
 
 use crate::batch::{Batch, BatchMetrics, Batching, ClientMetadata, Signal};
 use crate::component::{
-    ConfigType, Consumer, Context, Factory, Flow, Ledger, Lifecycle, Processor, ProcessorFactory, Reason,
-    Refused, Stability,
+    ConfigType, Consumer, Context, ErrorDoc, Factory, Flow, Ledger, Lifecycle, Processor, ProcessorFactory,
+    Reason, Refused, Stability,
 };
 use config::BatchProcessorConfig;
+
+/// The errors of `batch`.
+const ERRORS: &[ErrorDoc] = &[ErrorDoc::answered(
+    "Senders have more combinations of `metadata_keys` than `metadata_cardinality_limit`.",
+    "OTLP senders get the number of rejected items in `partial_success`",
+    "Raise `metadata_cardinality_limit`, or name fewer `metadata_keys`.",
+)];
 
 /// The factory of `batch`.
 pub static FACTORY: ProcessorFactory = Factory {
@@ -30,6 +37,7 @@ pub static FACTORY: ProcessorFactory = Factory {
         (Signal::Logs, Stability::Beta),
     ],
     help: "joins small batches into larger requests, in the queues of the exporters below",
+    errors: &[ERRORS],
     config: ConfigType::of::<BatchProcessorConfig>(),
     build: |settings, cx| {
         let config = settings.get::<BatchProcessorConfig>();

@@ -34,10 +34,25 @@ use crate::batch::wire::{
 use crate::batch::{Batch, Payload, Signal};
 use crate::component::unix_now;
 use crate::component::{
-    ComponentError, ConfigType, Consumer, Context, Factory, Flow, Ledger, Lifecycle, OutputDescriptor,
-    Processor, ProcessorContext, ProcessorFactory, Refused, Stability, anomalies,
+    ComponentError, ConfigType, Consumer, Context, ErrorDoc, Factory, Flow, Ledger, Lifecycle,
+    OutputDescriptor, Processor, ProcessorContext, ProcessorFactory, Refused, Stability, anomalies,
 };
+use crate::delivery::errors::DELIVERY_ERRORS;
 use crate::watch::Watched;
+
+/// The errors of `composite`.
+const ERRORS: &[ErrorDoc] = &[
+    ErrorDoc::logged(
+        "The queue of a webhook is full. A crossing of a threshold is not sent.",
+        "a crossing was not sent",
+        "Check the address of the webhook, or raise its queue.",
+    ),
+    ErrorDoc::logged(
+        "Windows in the storage are those of another version.",
+        "saved windows have another version and are ignored",
+        "Nothing: the windows fill again.",
+    ),
+];
 
 /// The factory of `composite`.
 pub static FACTORY: ProcessorFactory = Factory {
@@ -45,6 +60,7 @@ pub static FACTORY: ProcessorFactory = Factory {
     aliases: &[],
     signals: &[(Signal::Metrics, Stability::Beta)],
     help: "computes min, avg, max, sum, count, rate, last or a quantile of metrics over a window, readable at any time",
+    errors: &[ERRORS, DELIVERY_ERRORS],
     config: ConfigType::of::<CompositeProcessorConfig>(),
     build: |settings, cx| Ok(Arc::new(Composites::new(settings.get(), cx)?)),
 };

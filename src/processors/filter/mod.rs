@@ -14,8 +14,8 @@ use crate::batch::wire::edit::Editor;
 use crate::batch::wire::walk::{self, Header, Item, Level, Visitor};
 use crate::batch::{Batch, Encoded, Payload, Points, Signal};
 use crate::component::{
-    ConfigType, Consumer, Factory, Flow, Ledger, Lifecycle, Processor, ProcessorFactory, Reason, Refused,
-    Stability,
+    ConfigType, Consumer, ErrorDoc, Factory, Flow, Ledger, Lifecycle, Processor, ProcessorFactory, Reason,
+    Refused, Stability,
 };
 use crate::config::WithoutEffect;
 
@@ -84,6 +84,13 @@ crate::options! {
     refused = OTTL_RULES;
 }
 
+/// The errors of `filter`.
+const ERRORS: &[ErrorDoc] = &[ErrorDoc::answered(
+    "Items do not pass, and `action` is `reject`.",
+    "OTLP senders get the number of rejected items in `partial_success`",
+    "Correct the sender or the rules. With `action: drop`, senders get no notice.",
+)];
+
 /// The factory of `filter`.
 pub static FACTORY: ProcessorFactory = Factory {
     kind: "filter",
@@ -94,6 +101,7 @@ pub static FACTORY: ProcessorFactory = Factory {
         (Signal::Logs, Stability::Beta),
     ],
     help: "drops points, spans and log records by name and attributes",
+    errors: &[ERRORS],
     config: ConfigType::of::<FilterConfig>(),
     build: |settings, cx| {
         let config = settings.get::<FilterConfig>();

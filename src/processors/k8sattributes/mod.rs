@@ -36,9 +36,28 @@ use super::sources::EditedSources;
 use crate::batch::wire::walk;
 use crate::batch::{Batch, Payload, Points, Signal};
 use crate::component::{
-    ComponentError, ConfigType, Consumer, Context, Factory, Flow, Held, Ledger, Lifecycle, Processor,
-    ProcessorContext, ProcessorFactory, Reason, Refused, Stability,
+    ComponentError, ConfigType, Consumer, Context, ErrorDoc, Factory, Flow, Held, Ledger, Lifecycle,
+    Processor, ProcessorContext, ProcessorFactory, Reason, Refused, Stability,
 };
+
+/// The errors of `k8sattributes`.
+const ERRORS: &[ErrorDoc] = &[
+    ErrorDoc::logged(
+        "The API of Kubernetes can't be reached, or the gateway is not in a pod.",
+        "resources get no attributes of pods",
+        "Check `auth_type`, the service account and its role. The line has the cause.",
+    ),
+    ErrorDoc::logged(
+        "The table of pods can't be made, for example because memory is short.",
+        "the pods stay as they were",
+        "Raise the memory limit, or restrict the pods with `filter`.",
+    ),
+    ErrorDoc::logged(
+        "The variable of `filter::node_from_env_var` is not set. The gateway does not start.",
+        "is not set: set it to `spec.nodeName` in the manifest of the pod",
+        "Set the variable to `spec.nodeName` in the manifest of the pod.",
+    ),
+];
 
 /// The factory of `k8sattributes`.
 pub static FACTORY: ProcessorFactory = Factory {
@@ -50,6 +69,7 @@ pub static FACTORY: ProcessorFactory = Factory {
         (Signal::Logs, Stability::Alpha),
     ],
     help: "adds the attributes of the pods of Kubernetes that data comes from",
+    errors: &[ERRORS],
     config: ConfigType::of::<K8sAttributesConfig>(),
     build: |settings, cx| Ok(Arc::new(K8sAttributes::new(settings.get(), cx)?)),
 };

@@ -22,10 +22,33 @@ use tracing::{info, warn};
 use crate::batch::{Batch, Signal};
 use crate::component::account::measure;
 use crate::component::{
-    Account, ComponentError, ConfigType, Consumer, Context, Factory, Flow, Lifecycle, Limit, Processor,
-    ProcessorFactory, Refused, Stability,
+    Account, ComponentError, ConfigType, Consumer, Context, ErrorDoc, Factory, Flow, Lifecycle, Limit,
+    Processor, ProcessorFactory, Refused, Stability,
 };
 use config::MemoryLimiterConfig;
+
+/// The errors of `memory_limiter`.
+const ERRORS: &[ErrorDoc] = &[
+    ErrorDoc::answered(
+        "The process uses more memory than the soft limit.",
+        "503 or `UNAVAILABLE` for data that would stay in queues; new series are rejected",
+        "Raise the limit, keep fewer series, or repair the destination of a full queue.",
+    )
+    .logged_as(
+        "memory usage is above the soft limit: new series, and data that stays in queues, are refused",
+    ),
+    ErrorDoc::answered(
+        "The process uses more memory than the limit.",
+        "503 or `UNAVAILABLE`, with the time to wait",
+        "Raise the limit, or add replicas. Senders try again by themselves.",
+    )
+    .logged_as("memory usage is above the limit: all data is refused until it falls"),
+    ErrorDoc::logged(
+        "The operating system does not report the memory of the process.",
+        "can't measure memory",
+        "Let the gateway read `/proc/self`.",
+    ),
+];
 
 /// The factory of `memory_limiter`.
 pub static FACTORY: ProcessorFactory = Factory {
@@ -37,6 +60,7 @@ pub static FACTORY: ProcessorFactory = Factory {
         (Signal::Logs, Stability::Beta),
     ],
     help: "refuses data while the process uses too much memory",
+    errors: &[ERRORS],
     config: ConfigType::of::<MemoryLimiterConfig>(),
     build: |settings, cx| {
         let config = settings.get::<MemoryLimiterConfig>();

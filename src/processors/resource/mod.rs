@@ -43,6 +43,7 @@ pub static FACTORY: ProcessorFactory = Factory {
         (Signal::Logs, Stability::Beta),
     ],
     help: "inserts, updates, deletes, hashes and converts resource attributes",
+    errors: &[],
     config: ConfigType::of::<ResourceProcessorConfig>(),
     build: |settings, cx| {
         let edit = ResourceEdit {

@@ -22,13 +22,42 @@ use tokio::task::JoinHandle;
 
 use crate::batch::Signal;
 use crate::component::{
-    ComponentError, ConfigType, Context, Factory, Lifecycle, Receiver, ReceiverContext, ReceiverFactory,
-    Stability,
+    ComponentError, ConfigType, Context, ErrorDoc, Factory, Lifecycle, Receiver, ReceiverContext,
+    ReceiverFactory, Stability,
 };
 use config::KafkaReceiverConfig;
 use decoder::MessageDecoder;
 use partition_queue::{Log, PartitionQueueContext};
 use reader::Reader;
+
+/// The errors of `kafka`.
+const ERRORS: &[ErrorDoc] = &[
+    ErrorDoc::logged(
+        "The brokers can't be reached, or a topic does not exist.",
+        "Kafka can't be read: the receiver tries again",
+        "Check the brokers, the credentials and the topics. The line has the cause.",
+    ),
+    ErrorDoc::logged(
+        "A message can't be used, for example because it is not a request of its signal.",
+        "messages are skipped",
+        "Correct the sender. `reason` and `error` have the cause.",
+    ),
+    ErrorDoc::logged(
+        "The pipelines refuse messages for now. The messages wait in the partition.",
+        "a partition waits: its messages are refused for now",
+        "Look at the queues of the exporters, and at the memory limit.",
+    ),
+    ErrorDoc::logged(
+        "The memory limit is too low for a fetch.",
+        "the memory limit is too low to fetch: raise it, or reduce `max_batch_size`",
+        "Raise the memory limit, or reduce `max_batch_size`.",
+    ),
+    ErrorDoc::logged(
+        "The brokers do not take the offsets.",
+        "offsets are not committed: messages may come again",
+        "Check the brokers, and the permissions of the consumer group.",
+    ),
+];
 
 /// The factory of `kafka`.
 pub static FACTORY: ReceiverFactory = Factory {
@@ -40,6 +69,7 @@ pub static FACTORY: ReceiverFactory = Factory {
         (Signal::Logs, Stability::Alpha),
     ],
     help: "reads metrics, traces and logs from topics of Kafka",
+    errors: &[ERRORS],
     config: ConfigType::of::<KafkaReceiverConfig>(),
     build: |settings, cx| Ok(Arc::new(KafkaReceiver::new(settings.get(), &cx)?)),
 };

@@ -23,12 +23,41 @@ use tokio::task::JoinHandle;
 
 use crate::batch::Signal;
 use crate::component::{
-    ComponentError, ConfigType, Context, Factory, Lifecycle, Receiver, ReceiverContext, ReceiverFactory,
-    Stability,
+    ComponentError, ConfigType, Context, ErrorDoc, Factory, Lifecycle, Receiver, ReceiverContext,
+    ReceiverFactory, Stability,
 };
 use config::NatsReceiverConfig;
 use running::NatsRun;
 use signal::{CurrentLink, SignalContext};
+
+/// The errors of `nats`.
+const ERRORS: &[ErrorDoc] = &[
+    ErrorDoc::logged(
+        "NATS can't be reached, or a stream does not exist.",
+        "NATS can't be read: the receiver tries again",
+        "Check the servers, the credentials and the name of the stream. The line has the cause.",
+    ),
+    ErrorDoc::logged(
+        "The connection breaks.",
+        "the connection to NATS is lost: the receiver makes a new one",
+        "Check the servers and the network.",
+    ),
+    ErrorDoc::logged(
+        "A message can't be used, for example because it is not a request of its signal.",
+        "a message is skipped",
+        "Correct the sender. `reason` and `error` have the cause.",
+    ),
+    ErrorDoc::logged(
+        "The pipelines refuse messages for now. The messages wait in the stream.",
+        "messages wait: the pipelines refuse them for now",
+        "Look at the queues of the exporters, and at the memory limit.",
+    ),
+    ErrorDoc::logged(
+        "The memory limit is too low for the messages of a request.",
+        "the memory limit is too low to ask for messages: raise it, or reduce `max_fetch_size`",
+        "Raise the memory limit, or reduce `max_fetch_size`.",
+    ),
+];
 
 /// The factory of `nats`.
 pub static FACTORY: ReceiverFactory = Factory {
@@ -40,6 +69,7 @@ pub static FACTORY: ReceiverFactory = Factory {
         (Signal::Logs, Stability::Alpha),
     ],
     help: "reads metrics, traces and logs from streams of NATS JetStream",
+    errors: &[ERRORS],
     config: ConfigType::of::<NatsReceiverConfig>(),
     build: |settings, cx| Ok(Arc::new(NatsReceiver::new(settings.get(), &cx))),
 };

@@ -23,9 +23,39 @@ use async_trait::async_trait;
 use crate::batch::Signal;
 use crate::component::worker::Worker;
 use crate::component::{
-    ComponentError, ConfigType, Context, Entry, Factory, Lifecycle, Receiver, ReceiverFactory, Stability,
+    ComponentError, ConfigType, Context, Entry, ErrorDoc, Factory, Lifecycle, Receiver, ReceiverFactory,
+    Stability,
 };
 use config::NixlConfig;
+
+/// The errors of `nixl`.
+const ERRORS: &[ErrorDoc] = &[
+    ErrorDoc::logged(
+        "The gateway may not open a ring.",
+        "no permission to",
+        "Run the gateway as the user of the agent, or add the capability that the line names.",
+    ),
+    ErrorDoc::logged(
+        "A file is not a ring of NIXL, has an unknown version, or is damaged.",
+        "not drained",
+        "Run `tidegate ring inspect` on the file. Remove other files from the directory.",
+    ),
+    ErrorDoc::logged(
+        "A ring has changed while the receiver had it open.",
+        "the ring has changed; reading continues from its new state",
+        "Nothing, if the agent has restarted. Otherwise look for a second reader of the file.",
+    ),
+    ErrorDoc::logged(
+        "The receiver can't read a ring.",
+        "a ring could not be read",
+        "Run `tidegate ring inspect` on the file, and check the disk or the shared memory.",
+    ),
+    ErrorDoc::logged(
+        "The pipelines refuse events permanently.",
+        "the pipelines refuse these events permanently; they are dropped",
+        "Look at the limits of the processors. The line has the cause.",
+    ),
+];
 
 /// The factory of `nixl`.
 pub static FACTORY: ReceiverFactory = Factory {
@@ -33,6 +63,7 @@ pub static FACTORY: ReceiverFactory = Factory {
     aliases: &[],
     signals: &[(Signal::Metrics, Stability::Beta)],
     help: "drains NVIDIA NIXL telemetry rings (versions 1 to 5) out of shared memory",
+    errors: &[ERRORS],
     config: ConfigType::of::<NixlConfig>(),
     build: |settings, cx| {
         let entry = cx.entry(Signal::Metrics).cloned();

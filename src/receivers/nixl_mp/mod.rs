@@ -21,12 +21,27 @@ use async_trait::async_trait;
 use crate::batch::Signal;
 use crate::component::worker::{Pause, Worker};
 use crate::component::{
-    ComponentError, ConfigType, Context, Entry, Factory, Lifecycle, Receiver, ReceiverFactory, Stability,
+    ComponentError, ConfigType, Context, Entry, ErrorDoc, Factory, Lifecycle, Receiver, ReceiverFactory,
+    Stability,
 };
 use crate::receivers::kept::{self, Kept};
 use crate::receivers::watch::{FileNames, Watch};
 use config::NixlMpConfig;
 use store::{ReadOutcome, Store};
+
+/// The errors of `nixl_mp`.
+const ERRORS: &[ErrorDoc] = &[
+    ErrorDoc::logged(
+        "A file can't be opened, is not a store of NIXL, or has an unknown version.",
+        "not read",
+        "Run `tidegate ring inspect` on the file. Run the gateway as the user of the agent.",
+    ),
+    ErrorDoc::logged(
+        "The pipelines refuse a store permanently.",
+        "the pipelines refuse this store permanently",
+        "Look at the limits of the processors. The line has the cause.",
+    ),
+];
 
 /// The factory of `nixl_mp`.
 pub static FACTORY: ReceiverFactory = Factory {
@@ -34,6 +49,7 @@ pub static FACTORY: ReceiverFactory = Factory {
     aliases: &[],
     signals: &[(Signal::Metrics, Stability::Beta)],
     help: "reads NVIDIA NIXL's multi-process stores (nixl.*.mmap)",
+    errors: &[ERRORS],
     config: ConfigType::of::<NixlMpConfig>(),
     build: |settings, cx| {
         let entry = cx.entry(Signal::Metrics).cloned();

@@ -22,6 +22,7 @@ pub static FACTORY: ReceiverFactory = Factory {
         (Signal::Logs, Stability::Beta),
     ],
     help: "produces no data",
+    errors: &[],
     config: ConfigType::of::<NopReceiverConfig>(),
     build: |_, _| Ok(Arc::new(Nop)),
 };

@@ -31,15 +31,66 @@ use tower_http::compression::CompressionLayer;
 
 use crate::batch::Signal;
 use crate::component::{
-    ComponentError, ConfigType, Context, Factory, Lifecycle, Receiver, ReceiverFactory, Stability,
+    ComponentError, ConfigType, Context, ErrorDoc, Factory, Lifecycle, Receiver, ReceiverFactory, Stability,
 };
 use crate::net::auth::AuthGate;
+use crate::net::errors::{AUTH_ERRORS, LISTENER_ERRORS, SOCKET_ERRORS};
 use crate::net::http::HttpConfig;
 use crate::net::{
     self, ConnectionLimits, Endpoint, Listener, Server, SocketFileConfig, TlsServer, TlsServerConfig, tls,
 };
 use config::{GrpcConfig, HttpProtocolConfig, OtlpReceiverConfig};
 use ingest::Ingest;
+
+/// The errors of `otlp`.
+const ERRORS: &[ErrorDoc] = &[
+    ErrorDoc::answered(
+        "The request can't be decoded, or breaks a rule of OTLP.",
+        "400 or `INVALID_ARGUMENT`, with the path of the field",
+        "Correct the sender. It must not send the request again.",
+    ),
+    ErrorDoc::answered(
+        "The pipelines reject a part of the request.",
+        "200 or `OK`, with the number of rejected items and the reason in `partial_success`",
+        "Read the reason. The sender must not send the rejected items again.",
+    ),
+    ErrorDoc::answered(
+        "A queue is full, memory is short, or the body of the request stops.",
+        "503 or `UNAVAILABLE`, with the time to wait in `Retry-After` or `RetryInfo`",
+        "The sender tries again by itself. Look at `tidegate_memory_refusals_total`, and at the \
+         queues of the exporters.",
+    ),
+    ErrorDoc::answered(
+        "The request is larger than the limit of the receiver, the queue or the memory.",
+        "413 or `RESOURCE_EXHAUSTED`",
+        "Send smaller requests, or raise the limit that the message names.",
+    ),
+    ErrorDoc::answered(
+        "No pipeline takes the signal from the receiver, or the path does not exist.",
+        "404 (`NOT_FOUND` in the body) or `UNIMPLEMENTED`",
+        "Add the receiver to a pipeline of the signal, or correct the path.",
+    ),
+    ErrorDoc::answered(
+        "The method of OTLP/HTTP is not POST.",
+        "405 with `Allow`",
+        "Send telemetry with POST.",
+    ),
+    ErrorDoc::answered(
+        "The `Content-Type`, the `Content-Encoding` or the `grpc-encoding` is not supported.",
+        "415, or `UNIMPLEMENTED`",
+        "Use a type and a coding that the message or `compression_algorithms` lists.",
+    ),
+    ErrorDoc::answered(
+        "A gRPC message is compressed, and the call has no `grpc-encoding`.",
+        "`INTERNAL`",
+        "Correct the client.",
+    ),
+    ErrorDoc::answered(
+        "The body of the request breaks off.",
+        "400 or `CANCELLED`",
+        "Check the network, and the proxies between the client and the gateway.",
+    ),
+];
 
 /// The factory of `otlp`.
 pub static FACTORY: ReceiverFactory = Factory {
@@ -51,6 +102,7 @@ pub static FACTORY: ReceiverFactory = Factory {
         (Signal::Logs, Stability::Beta),
     ],
     help: "takes OTLP over gRPC and HTTP, on TCP or Unix sockets",
+    errors: &[ERRORS, AUTH_ERRORS, LISTENER_ERRORS, SOCKET_ERRORS],
     config: ConfigType::of::<OtlpReceiverConfig>(),
     build: |settings, cx| {
         let config = settings.get::<OtlpReceiverConfig>();

@@ -30,10 +30,35 @@ use self::push::Pusher;
 use self::replica::{Replica, ReplicaSources};
 use crate::batch::Signal;
 use crate::component::{
-    Cluster, ComponentError, ConfigType, Context, DeltaTurn, Entry, Factory, Lifecycle, Receiver,
+    Cluster, ComponentError, ConfigType, Context, DeltaTurn, Entry, ErrorDoc, Factory, Lifecycle, Receiver,
     ReceiverContext, ReceiverFactory, Stability,
 };
 use crate::watch::Watched;
+
+/// The errors of `partials`.
+const ERRORS: &[ErrorDoc] = &[
+    ErrorDoc::answered(
+        "The replica does not know all totals, for example after its start.",
+        "503 to readers of metrics, composites and queries",
+        "Wait until it has read the store. If it does not end, check the connection to the store.",
+    )
+    .logged_as("the replica is not ready: readers of metrics get 503 until it has read the store"),
+    ErrorDoc::logged(
+        "The nodes of Kubernetes that should report can't be listed.",
+        "the nodes that should report are not known",
+        "Check the service account and its role. The line has the cause.",
+    ),
+    ErrorDoc::logged(
+        "The extension `cluster` does not run. The gateway does not start.",
+        "cluster: the extension does not run",
+        "Add the extension to `service::extensions`.",
+    ),
+    ErrorDoc::logged(
+        "The engine of the cluster has ended.",
+        "the engine of the cluster has ended",
+        "Restart the gateway, and report the bug with the log.",
+    ),
+];
 
 /// The factory of `partials`.
 pub static FACTORY: ReceiverFactory = Factory {
@@ -41,6 +66,7 @@ pub static FACTORY: ReceiverFactory = Factory {
     aliases: &[],
     signals: &[(Signal::Metrics, Stability::Alpha)],
     help: "shows the totals of all gateways of a cluster",
+    errors: &[ERRORS],
     config: ConfigType::of::<PartialsReceiverConfig>(),
     build: |settings, cx| Ok(Arc::new(Partials::new(settings.get(), cx)?)),
 };

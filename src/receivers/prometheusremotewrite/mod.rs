@@ -24,11 +24,12 @@ use crate::batch::{Points, Signal};
 use crate::component::collisions::Alternating;
 use crate::component::worker::Slot;
 use crate::component::{
-    ComponentError, ConfigType, Context, Entry, Factory, Held, Lifecycle, Reason, Receiver, ReceiverFactory,
-    Stability,
+    ComponentError, ConfigType, Context, Entry, ErrorDoc, Factory, Held, Lifecycle, Reason, Receiver,
+    ReceiverFactory, Stability,
 };
 use crate::net::auth::AuthGate;
 use crate::net::body::{begin_body, promised};
+use crate::net::errors::{AUTH_ERRORS, LISTENER_ERRORS, SOCKET_ERRORS};
 use crate::net::metadata::Origin;
 use crate::net::refused::{Of, Why};
 use crate::net::{
@@ -40,12 +41,53 @@ use crate::prom::remote::{Version, count_evicted};
 use config::RemoteWriteReceiverConfig;
 use response::{Refusal, Written};
 
+/// The errors of `prometheusremotewrite`.
+const ERRORS: &[ErrorDoc] = &[
+    ErrorDoc::answered(
+        "The receiver can't write a part of the samples.",
+        "400 with the reasons",
+        "Correct the series that the answer names. The receiver has taken the rest.",
+    ),
+    ErrorDoc::answered(
+        "The body can't be decompressed or decoded, or breaks off.",
+        "400",
+        "Correct the sender, or check the network.",
+    ),
+    ErrorDoc::answered(
+        "The message or its coding is not supported.",
+        "415",
+        "Use remote write 1.0 or 2.0, with a coding that the answer names.",
+    ),
+    ErrorDoc::answered(
+        "A queue is full, memory is short, or the body stops.",
+        "503 with `Retry-After`",
+        "The sender tries again by itself. Look at `tidegate_memory_refusals_total`, and at the \
+         queues of the exporters.",
+    ),
+    ErrorDoc::answered(
+        "The request is larger than the limit of the receiver, the queue or the memory.",
+        "413",
+        "Let the sender write fewer samples in a request, or raise the limit that the answer names.",
+    ),
+    ErrorDoc::answered(
+        "The path is not that of the option `path`.",
+        "404",
+        "Correct the URL of the sender.",
+    ),
+    ErrorDoc::answered(
+        "The method is not POST.",
+        "405 with `Allow`",
+        "Send writes with POST.",
+    ),
+];
+
 /// The factory of `prometheusremotewrite`.
 pub static FACTORY: ReceiverFactory = Factory {
     kind: "prometheusremotewrite",
     aliases: &["prometheus_remote_write"],
     signals: &[(Signal::Metrics, Stability::Beta)],
     help: "takes Prometheus remote write, 1.0 and 2.0",
+    errors: &[ERRORS, AUTH_ERRORS, LISTENER_ERRORS, SOCKET_ERRORS],
     config: ConfigType::of::<RemoteWriteReceiverConfig>(),
     build: |settings, cx| {
         let config = settings.get::<RemoteWriteReceiverConfig>();

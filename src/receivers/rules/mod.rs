@@ -13,8 +13,8 @@ use tidegate_engine::Table;
 
 use crate::batch::Signal;
 use crate::component::{
-    ComponentError, ConfigType, Entry, Factory, Lifecycle, Receiver, ReceiverContext, ReceiverFactory,
-    Stability,
+    ComponentError, ConfigType, Entry, ErrorDoc, Factory, Lifecycle, Receiver, ReceiverContext,
+    ReceiverFactory, Stability,
 };
 use crate::prom::recorded::RecordedSeries;
 
@@ -26,12 +26,20 @@ crate::options! {
     }
 }
 
+/// The errors of `rules`.
+const ERRORS: &[ErrorDoc] = &[ErrorDoc::logged(
+    "The option `rules` does not name a `rules` extension. The gateway does not start.",
+    "is not a `rules` extension in `service::extensions`",
+    "Add the extension to `service::extensions`, or correct the name.",
+)];
+
 /// The factory of the `rules` receiver.
 pub static FACTORY: ReceiverFactory = Factory {
     kind: "rules",
     aliases: &[],
     signals: &[(Signal::Metrics, Stability::Alpha)],
     help: "brings the series that the rules extension records into pipelines",
+    errors: &[ERRORS],
     config: ConfigType::of::<RulesReceiverConfig>(),
     build: |settings, cx| {
         let config = settings.get::<RulesReceiverConfig>();

@@ -21,11 +21,31 @@ use async_trait::async_trait;
 use crate::batch::Signal;
 use crate::component::worker::{Pause, Worker};
 use crate::component::{
-    ComponentError, ConfigType, Context, Entry, Factory, Lifecycle, Receiver, ReceiverFactory, Stability,
+    ComponentError, ConfigType, Context, Entry, ErrorDoc, Factory, Lifecycle, Receiver, ReceiverFactory,
+    Stability,
 };
 use crate::receivers::kept::{self, Kept};
 use config::ShmConfig;
 use directory::Cells;
+
+/// The errors of `shm`.
+const ERRORS: &[ErrorDoc] = &[
+    ErrorDoc::logged(
+        "A directory or a file of cells can't be read.",
+        "not read",
+        "Check the permissions, and the version of the SDK. The line has the cause.",
+    ),
+    ErrorDoc::logged(
+        "The files of ended processes can't be merged.",
+        "the files of dead processes could not be merged",
+        "Let the gateway write to the directory, and check its free space.",
+    ),
+    ErrorDoc::logged(
+        "The pipelines refuse cells permanently.",
+        "the pipelines refuse these cells permanently",
+        "Look at the limits of the processors. The line has the cause.",
+    ),
+];
 
 /// The factory of `shm`.
 pub static FACTORY: ReceiverFactory = Factory {
@@ -33,6 +53,7 @@ pub static FACTORY: ReceiverFactory = Factory {
     aliases: &[],
     signals: &[(Signal::Metrics, Stability::Beta)],
     help: "reads the shared-memory cells of processes that use tidegate's SDK",
+    errors: &[ERRORS],
     config: ConfigType::of::<ShmConfig>(),
     build: |settings, cx| {
         let entry = cx.entry(Signal::Metrics).cloned();

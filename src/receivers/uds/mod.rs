@@ -27,12 +27,42 @@ use parking_lot::Mutex;
 
 use crate::batch::Signal;
 use crate::component::{
-    ComponentError, ConfigType, Context, Factory, Lifecycle, Receiver, ReceiverContext, ReceiverFactory,
-    Stability,
+    ComponentError, ConfigType, Context, ErrorDoc, Factory, Lifecycle, Receiver, ReceiverContext,
+    ReceiverFactory, Stability,
 };
+use crate::net::errors::SOCKET_ERRORS;
 use crate::net::{ConnectionLimits, Endpoint, Listener, Server};
 use config::{DatagramConfig, StreamConfig, UdsConfig};
 use sink::EventSink;
+
+/// The errors of `uds`.
+const ERRORS: &[ErrorDoc] = &[
+    ErrorDoc::logged(
+        "The receiver refuses data from a socket. `reason` and the text have the cause.",
+        "refused from a socket",
+        "Correct the sender. A stream ends after a message that is not valid.",
+    ),
+    ErrorDoc::logged(
+        "The user and the groups of the sender are not allowed.",
+        "the user and the groups of the sender are not allowed",
+        "Add the user to `allowed_uids`, or a group to `allowed_gids`.",
+    ),
+    ErrorDoc::logged(
+        "A message is larger than `max_frame_size`. The receiver disconnects the sender.",
+        "is larger than `max_frame_size`",
+        "Send smaller batches, or raise `max_frame_size`.",
+    ),
+    ErrorDoc::logged(
+        "A datagram is larger than `max_datagram_size`.",
+        "a datagram is larger than `max_datagram_size`",
+        "Send smaller datagrams, or raise `max_datagram_size`.",
+    ),
+    ErrorDoc::logged(
+        "The operating system fails to read the datagram socket. The receiver stops to read it.",
+        "can't read from the datagram socket",
+        "Restart the gateway, and look at the log of the kernel.",
+    ),
+];
 
 /// The factory of `uds`.
 pub static FACTORY: ReceiverFactory = Factory {
@@ -40,6 +70,7 @@ pub static FACTORY: ReceiverFactory = Factory {
     aliases: &[],
     signals: &[(Signal::Metrics, Stability::Beta)],
     help: "takes event batches and StatsD lines over Unix sockets",
+    errors: &[ERRORS, SOCKET_ERRORS],
     config: ConfigType::of::<UdsConfig>(),
     build: |settings, cx| Ok(Arc::new(Uds::new(settings.get(), &cx)?)),
 };

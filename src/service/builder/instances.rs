@@ -219,6 +219,7 @@ mod tests {
         aliases: &[],
         signals: forward::FACTORY.signals,
         help: forward::FACTORY.help,
+        errors: forward::FACTORY.errors,
         config: forward::FACTORY.config,
         build: |_, cx| Err(cx.base.error("it is broken")),
     };

@@ -88,14 +88,7 @@ pub(super) fn add_documents(release: &Release, tree: &Tree, directory: &str) -> 
 fn build(is_debug: bool) -> Result<PathBuf, String> {
     let mut cargo = process::cargo();
     cargo
-        .args([
-            "build",
-            "--quiet",
-            "--locked",
-            "--bin",
-            "tidegate",
-            "--target-dir",
-        ])
+        .args(["build", "--locked", "--bin", "tidegate", "--target-dir"])
         .arg(process::target())
         .current_dir(workspace());
     if !is_debug {

@@ -19,6 +19,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use self::gateway::Gateway;
+use crate::progress::LongTask;
 use crate::test::workspace;
 use crate::{Outcome, deny, golang, process, pytest, testenv};
 
@@ -105,17 +106,28 @@ struct Release {
 pub(crate) fn dist(arguments: &[String]) -> Outcome {
     let options = DistOptions::of(arguments)?;
     let kinds = options.kinds()?;
-    let release = Release::prepare(&options)?;
     let is_gateway_needed = kinds
         .iter()
         .any(|kind| matches!(kind.build, BuildSource::OfGateway(_)));
+    let before_kinds = 1 + usize::from(is_gateway_needed);
+    let steps = before_kinds + kinds.len();
+    let begin = |number: usize, name: &str| {
+        eprintln!("cargo xtask dist: {name} (step {number} of {steps})");
+        LongTask::new(format!("dist: {name}"))
+            .step(number, steps)
+            .begin(String::new)
+    };
+    let progress = begin(1, "licences");
+    let release = Release::prepare(&options)?;
+    drop(progress);
     let gateway = if is_gateway_needed {
+        let _progress = begin(2, "gateway");
         Some(Gateway::of(options.binary.as_deref(), options.is_debug)?)
     } else {
         None
     };
-    for kind in kinds {
-        eprintln!("cargo xtask dist: {}", kind.name);
+    for (index, kind) in kinds.into_iter().enumerate() {
+        let _progress = begin(before_kinds + index + 1, kind.name);
         match (&kind.build, &gateway) {
             (BuildSource::OfGateway(build), Some(gateway)) => build(&release, gateway)?,
             (BuildSource::OfGateway(_), None) => unreachable!("each kind of the gateway has one"),
@@ -271,7 +283,7 @@ pub(crate) fn test_alone(arguments: &[String]) -> Outcome {
 /// Packs the debug build twice, with different masks, and runs `tests/dist` on the packages. It takes a minute or two when
 /// the gateway, its libraries and actionlint are built.
 pub(crate) fn test(arguments: &[String]) -> Outcome {
-    process::stream(process::cargo().args(["build", "--quiet", "--bin", "tidegate"]))?;
+    process::stream(process::cargo().args(["build", "--bin", "tidegate"]))?;
     let folder = process::target().join("dist-test");
     testenv::clear(&folder)?;
     // Symbols are a third of its bytes.
@@ -287,6 +299,9 @@ pub(crate) fn test(arguments: &[String]) -> Outcome {
         ("TIDEGATE_PACKAGING", testenv::part("packaging")),
         ("TIDEGATE_DEBIAN_ROOT", testenv::part("debian-root")),
         ("TIDEGATE_CONTAINER_ROOT", testenv::part("container-root")),
+        ("TIDEGATE_DEBIAN_PYTHON", testenv::part("debian-python")),
+        ("TIDEGATE_DEBIAN_COMPILERS", testenv::part("debian-compilers")),
+        ("TIDEGATE_PYTHON_BUILD", process::target().join("python/build")),
         ("TIDEGATE_SYSTEMD", testenv::part("systemd")),
         ("TIDEGATE_ACTIONLINT", ACTIONLINT.installed()?),
     ];

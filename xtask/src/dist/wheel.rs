@@ -14,7 +14,6 @@ const OLDEST_SYSTEM: &str = "manylinux2014";
 pub(super) fn build(release: &Release) -> Outcome {
     testenv::setup_part("python-tools")?;
     let mut wheel = maturin(release, "build");
-    wheel.arg("--quiet");
     if !release.is_debug {
         wheel.arg("--release");
     }

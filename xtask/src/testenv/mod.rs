@@ -10,10 +10,13 @@
 mod parts;
 mod sources;
 
+use crate::progress::LongTask;
 use crate::{Outcome, kafka, process};
 use parts::{COLLECTOR, PARTS, Part};
 use std::fs::{self, File, TryLockError};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
 /// Says where the parts are: set for the tests, and by users who want them elsewhere (several checkouts can share one).
@@ -40,12 +43,22 @@ pub(crate) fn setup_part(name: &str) -> Outcome {
 pub(crate) fn setup(_arguments: &[String]) -> Outcome {
     let root = directory();
     let _lock = lock(&root)?;
+    let ready = Arc::new(AtomicUsize::new(0));
+    let counted = ready.clone();
+    let _progress = LongTask::new("setup").begin(move || {
+        let ready = counted.load(Ordering::Relaxed);
+        format!("{ready} of {} parts are ready", PARTS.len() + 1)
+    });
+    let count = |outcome: Outcome| {
+        ready.fetch_add(1, Ordering::Relaxed);
+        outcome
+    };
     thread::scope(|scope| {
         let installs: Vec<_> = PARTS
             .iter()
-            .map(|part| scope.spawn(|| part.ensure(&root)))
+            .map(|part| scope.spawn(|| count(part.ensure(&root))))
             .collect();
-        let kafka = scope.spawn(kafka::setup);
+        let kafka = scope.spawn(|| count(kafka::setup()));
         let failures: Vec<String> = installs
             .into_iter()
             .chain([kafka])

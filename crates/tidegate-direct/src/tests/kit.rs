@@ -171,6 +171,11 @@ impl Producer {
         }
     }
 
+    fn stop(&mut self) {
+        self.update(clock::now());
+        self.sender.stop();
+    }
+
     fn update(&mut self, now: UnixNanos) {
         let items = self.counted.iter().map(|(at, amount)| {
             let point = Point {
@@ -312,9 +317,9 @@ impl World {
         self.producers[producer].count(series, amount, &mut self.model);
     }
 
-    /// Ends a producer after its goodbye.
+    /// Ends a producer after its last counts and its goodbye.
     pub(super) async fn end_producer(&mut self, at: usize) {
-        self.producers[at].sender.stop();
+        self.producers[at].stop();
         self.until("the goodbye is stored", |world| {
             world.producers[at].sender.is_finished()
         })

@@ -8,7 +8,9 @@ use std::sync::Arc;
 use tidegate_engine::Table;
 
 use super::edge::Entry;
-use super::{ComponentError, Connector, Consumer, Context, Exporter, Extension, Ledger, Processor, Receiver};
+use super::{
+    ComponentError, Connector, Consumer, Context, ErrorDoc, Exporter, Extension, Ledger, Processor, Receiver,
+};
 use crate::batch::Signal;
 use tidegate_config::{Decode, Node, OptionDoc, Problems};
 
@@ -47,6 +49,8 @@ pub struct Factory<B: 'static> {
     pub signals: &'static [(Signal, Stability)],
     /// A description in one line.
     pub help: &'static str,
+    /// The errors for the reference: its own, and groups that it shares with others.
+    pub errors: &'static [&'static [ErrorDoc]],
     /// The options.
     pub config: ConfigType,
     /// Builds an instance.

@@ -9,6 +9,7 @@ pub mod cluster;
 pub mod collisions;
 mod downstream;
 pub mod edge;
+mod error_doc;
 pub mod factory;
 pub mod flow;
 pub mod future;
@@ -40,6 +41,7 @@ pub use brief::Brief;
 pub use cluster::{Cluster, DeltaTurn, Election};
 pub use downstream::{Downstream, DownstreamState, Generation, Wiring};
 pub use edge::{Edge, Entry, EntryCounts, FanOut};
+pub use error_doc::ErrorDoc;
 pub use factory::{
     ConfigType, ConnectorContext, ConnectorFactory, ExporterContext, ExporterFactory, ExtensionFactory,
     Factory, ProcessorContext, ProcessorFactory, ReceiverContext, ReceiverFactory, Settings, Stability,

@@ -15,6 +15,7 @@ pub mod config;
 pub mod destination;
 mod driver;
 mod encoding_permit;
+pub mod errors;
 pub mod export_request;
 mod gauges;
 mod health;

@@ -14,6 +14,7 @@ pub mod compression;
 pub mod cors;
 pub mod descriptors;
 pub mod endpoint;
+pub mod errors;
 pub mod grpc;
 pub mod headers;
 pub mod http;

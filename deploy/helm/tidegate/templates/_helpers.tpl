@@ -131,3 +131,26 @@ Grafana and others show as a link, so a path is not called so. */}}
 {{- .text -}}
 {{- end -}}
 {{- end }}
+
+{{/* Refuses a ScaledObject that KEDA or the gateway would refuse, or that asks for a composite which no gateway has. */}}
+{{- define "tidegate.checkScaledObject" -}}
+{{- $scaled := .scaled -}}
+{{- $gateway := .root.Values.gateway -}}
+{{- $asks := list -}}
+{{- range $key := list "composite" "query" "signals" }}{{ if get $scaled $key }}{{ $asks = append $asks $key }}{{ end }}{{ end -}}
+{{- if ne (len $asks) 1 }}{{ fail (printf "scaledObjects: %s: set one of composite, query and signals" $scaled.name) }}{{ end -}}
+{{- if and (eq (default "external-push" $scaled.trigger) "prometheus") (not $scaled.query) }}{{ fail (printf "scaledObjects: %s: trigger: prometheus takes only query" $scaled.name) }}{{ end -}}
+{{- if and $scaled.signals $scaled.value }}{{ fail (printf "scaledObjects: %s: each of signals has its own target: remove value" $scaled.name) }}{{ end -}}
+{{- if not (or $scaled.signals $scaled.value) }}{{ fail (printf "scaledObjects: %s: set value, what a replica should have" $scaled.name) }}{{ end -}}
+{{- if and (gt (int $scaled.minReplicas) (int $scaled.maxReplicas)) }}{{ fail (printf "scaledObjects: %s: minReplicas is above maxReplicas" $scaled.name) }}{{ end -}}
+{{- if not (or $gateway.existingConfigMap $gateway.extraConfig) -}}
+{{- $declared := list -}}
+{{- range $gateway.composites }}{{ $declared = append $declared .name }}{{ end -}}
+{{- $named := list -}}
+{{- with $scaled.composite }}{{ $named = append $named . }}{{ end -}}
+{{- range $scaled.signals }}{{ $named = append $named (regexFind "^[A-Za-z_][A-Za-z0-9_:]*" .) }}{{ end -}}
+{{- range $named -}}
+{{- if not (has . $declared) }}{{ fail (printf "scaledObjects: %s asks for the composite %s, which gateway.composites does not declare" $scaled.name .) }}{{ end -}}
+{{- end -}}
+{{- end -}}
+{{- end }}

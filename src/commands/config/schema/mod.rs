@@ -14,7 +14,7 @@ use self::values::{AcceptedValues, REFERENCE, json_of};
 use crate::batch::Signal;
 use crate::built::VERSION;
 use crate::commands::Failure;
-use crate::commands::components::{self, About};
+use crate::commands::components::{self, About, service};
 use crate::config::{Class, Decode, OptionDoc, REDACTED, YamlType};
 use crate::print_line;
 use crate::service::plan::DRAIN_TIMEOUT;
@@ -102,19 +102,15 @@ impl Definitions {
         if let Some(Value::Object(patterns)) = pipelines.get_mut("patternProperties") {
             patterns.insert(pattern_of("profiles"), json!({}));
         }
-        describe(&mut pipelines, "The pipelines, by `signal` or `signal/name`.");
+        let options = service::options();
+        let help = |name: &str| service::help(&options, name);
+        describe(&mut pipelines, &help("pipelines"));
         let mut extensions = ids(&kinds(components, &[Class::Extension], None), 0);
-        describe(
-            &mut extensions,
-            "The extensions to run, in the order of their start.",
-        );
+        describe(&mut extensions, &help("extensions"));
         let mut telemetry = self.value(&TelemetryConfig::type_help().accepts, true, "service.telemetry");
-        describe(&mut telemetry, "tidegate's own telemetry.");
+        describe(&mut telemetry, &help("telemetry"));
         let mut drain_timeout = self.value(&Duration::type_help().accepts, true, "");
-        describe(
-            &mut drain_timeout,
-            "The time limit for a stop to deliver all held data.",
-        );
+        describe(&mut drain_timeout, &help("drain_timeout"));
         drain_timeout.insert("default".to_owned(), DRAIN_TIMEOUT.show().into());
         let properties = [
             ("extensions", extensions),
@@ -221,23 +217,17 @@ fn kinds(components: &[About], classes: &[Class], signal: Option<Signal>) -> Vec
 /// The schema of a pipeline.
 fn pipeline(signal: Signal, components: &[About]) -> Keywords {
     use Class::{Connector, Exporter, Processor, Receiver};
-    let parts: [(&[Class], usize, &str); 3] = [
-        (
-            &[Receiver, Connector],
-            1,
-            "The receivers, and the connectors that feed the pipeline.",
-        ),
-        (&[Processor], 0, "The processors, in the order of the data."),
-        (
-            &[Exporter, Connector],
-            1,
-            "The exporters, and the connectors that the pipeline feeds.",
-        ),
+    let parts: [(&[Class], usize); 3] = [
+        (&[Receiver, Connector], 1),
+        (&[Processor], 0),
+        (&[Exporter, Connector], 1),
     ];
-    let parts = parts.map(|(classes, least, description)| {
+    let options = service::pipeline();
+    let parts = parts.map(|(classes, least)| {
         let mut list = ids(&kinds(components, classes, Some(signal)), least);
-        describe(&mut list, description);
-        (classes[0].section(), list)
+        let name = classes[0].section();
+        describe(&mut list, &service::help(&options, name));
+        (name, list)
     });
     let mut pipeline = map_of(parts, Keywords::new());
     describe(&mut pipeline, &format!("A pipeline of {signal}."));

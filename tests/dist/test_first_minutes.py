@@ -1,0 +1,176 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""The first minutes of a user: from an empty Debian and one file of the release to the first correct number.
+
+The commands are those of the documents. They run in a root without Rust and without a network, and the time of each way is
+printed. The image has a test of its own.
+"""
+
+import platform
+import re
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import alone
+import kit
+import pytest
+
+# Generous bounds, in seconds: for somebody who runs a gateway, for somebody who runs inference engines, and for a developer.
+OPERATOR = 3 * 60
+PLATFORM = 10 * 60
+DEVELOPER = 5 * 60
+
+# Two vLLM servers, at the addresses of the example, with three waiting requests each.
+ENGINES = """
+import http.server, threading
+
+class Page(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        self.send_response(200)
+        self.send_header("Content-Type", "text/plain; version=0.0.4")
+        self.end_headers()
+        self.wfile.write(b'# TYPE vllm:num_requests_waiting gauge\\nvllm:num_requests_waiting{model_name="llama"} 3\\n')
+
+    def log_message(self, *arguments):
+        pass
+
+for port in (8000, 8001):
+    threading.Thread(target=http.server.HTTPServer(("127.0.0.1", port), Page).serve_forever).start()
+"""
+WAITING = '{model_name="llama"}  6'
+
+# The gateway answers a moment after its start, so a user asks again.
+UNTIL = """
+for attempt in $(seq 300); do
+  answer=$({command}) || true
+  [ "$answer" = '{expected}' ] && break
+  sleep 0.1
+done
+echo "$answer"
+"""
+
+
+def may_be_alone() -> bool:
+    return shutil.which("unshare") is not None and kit.run(*alone.UNSHARE, "true").returncode == 0
+
+
+pytestmark = pytest.mark.skipif(not may_be_alone(), reason="only root may make namespaces and change its root")
+
+
+Measured = Callable[..., None]
+
+
+class Machine:
+    """An empty Debian, with files in the home directory of root."""
+
+    def __init__(self, root: Path, home: Path, mode: str = "ro") -> None:
+        self.home = home
+        home.mkdir()
+        self.launch = (*alone.UNSHARE, sys.executable, alone.__file__, mode, root, home)
+        found = self.run("command -v cargo rustc tidegate || true")
+        assert found.stdout == "", f"it is not empty: {found}"
+
+    def run(self, script: str) -> subprocess.CompletedProcess[str]:
+        return kit.run(*self.launch, script, timeout=600)
+
+    def has(self, pattern: str, name: str) -> None:
+        """Has a file of the release under the name that the documents use."""
+        shutil.copy(kit.package(pattern), self.home / name)
+
+
+@pytest.fixture
+def first_number(capsys: pytest.CaptureFixture[str], request: pytest.FixtureRequest) -> Measured:
+    """Runs a script on a machine, and compares its lines that a filter leaves. It prints the time, which has a bound."""
+
+    def measured(machine: Machine, script: str, expected: list[str], bound: int, lines: str = ".*") -> None:
+        begin = time.monotonic()
+        ended = machine.run(script)
+        took = time.monotonic() - begin
+        shown = [line for line in ended.stdout.splitlines() if re.match(lines, line)]
+        assert (ended.returncode, shown) == (0, expected), ended
+        with capsys.disabled():
+            print(f"\n{request.node.name}: {took:.1f} s from zero to the first number (at most {bound} s)", end=" ")
+        assert took < bound
+
+    return measured
+
+
+def documented(text: str) -> str:
+    """Commands of a document, for this processor."""
+    return text.replace("x86_64", platform.machine())
+
+
+def until(command: str, expected: str) -> str:
+    return UNTIL.replace("{command}", command).replace("{expected}", expected)
+
+
+def test_the_deb(tmp_path: Path, first_number: Measured) -> None:
+    machine = Machine(kit.new_root(tmp_path), tmp_path / "home", "rw")
+    machine.has("*.deb", "tidegate.deb")
+    (simulate,) = kit.blocks("docs/install.md", "sh", "## The first number of the service")
+    (expected,) = kit.blocks("docs/install.md", "text", "## The first number of the service")
+    simulation, wait, query = simulate.splitlines()
+    assert simulation.endswith(" &") and wait.startswith("sleep ")
+    # dpkg is what apt installs with. The next lines are the work of systemd and of whoever starts a container.
+    script = f"""
+        dpkg --install tidegate.deb >&2
+        echo 127.0.0.1 localhost > /etc/hosts
+        mkdir --mode=1777 /run/nixl
+        setpriv --reuid=tidegate --regid=tidegate --clear-groups tidegate run --config /etc/tidegate/config.yaml &
+        {simulation}
+        {until(query, expected.strip())}
+    """
+    first_number(machine, script, expected.splitlines(), OPERATOR)
+
+
+def test_the_tarball(tmp_path: Path, first_number: Measured) -> None:
+    machine = Machine(kit.directory("debian_root"), tmp_path / "home")
+    machine.has("tidegate-[0-9]*-linux.tar.gz", f"tidegate-{kit.VERSION}-{platform.machine()}-linux.tar.gz")
+    (block,) = kit.blocks("docs/install.md", "sh", "## Tarball")
+    unpack, enter, quickstart, query, *_ = documented(block).splitlines()
+    command, _, remark = query.partition(" #")
+    assert "quickstart" in quickstart and ": 8," in remark
+    script = f"{unpack}\n{enter}\n{quickstart.partition('#')[0]} >&2 &\n{until(command.strip(), '{}  8')}"
+    first_number(machine, script, ["{}  8"], OPERATOR)
+
+
+def test_the_example_for_inference_engines(tmp_path: Path, first_number: Measured) -> None:
+    machine = Machine(kit.directory("debian_python"), tmp_path / "home")
+    machine.has("tidegate-[0-9]*-linux.tar.gz", f"tidegate-{kit.VERSION}-{platform.machine()}-linux.tar.gz")
+    (machine.home / "engines.py").write_text(ENGINES)
+    (block,) = kit.blocks("docs/install.md", "sh", "## Tarball")
+    unpack, enter, *_ = documented(block).splitlines()
+    script = f"""
+        python3 engines.py &
+        {unpack}
+        {enter}
+        export HEALTH_ENDPOINT=127.0.0.1:13133 OWN_METRICS_ENDPOINT=127.0.0.1:8888
+        ./tidegate run --config examples/autoscaling.yaml >&2 &
+        {until("./tidegate query 'sum by (model_name) (queue_depth)'", WAITING)}
+    """
+    first_number(machine, script, [WAITING], PLATFORM)
+
+
+def test_the_wheel(tmp_path: Path, first_number: Measured) -> None:
+    machine = Machine(kit.directory("debian_python"), tmp_path / "home")
+    install, *_ = kit.blocks("docs/python.md", "sh")
+    program, *_ = kit.blocks("docs/python.md", "python", "## The SDK")
+    (name,) = [word for word in documented(install).split() if word.endswith(".whl")]
+    machine.has("*.whl", name)
+    (machine.home / "service.py").write_text(program)
+    script = f"( {documented(install)} ) >&2\n. venv/bin/activate\npython service.py"
+    first_number(machine, script, ["1"], DEVELOPER)
+
+
+def test_the_sdk_for_c_and_cpp(tmp_path: Path, first_number: Measured) -> None:
+    machine = Machine(kit.directory("debian_compilers"), tmp_path / "home")
+    in_c, in_cpp, *_ = kit.blocks("docs/c.md", "sh", "## Install")
+    machine.has("tidegate-sdk-*.tar.gz", f"tidegate-sdk-{kit.VERSION}-{platform.machine()}-linux.tar.gz")
+    # The scripts of Debian's packages make these links, and did not run.
+    links = "mkdir bin; ln -s /usr/bin/gcc bin/cc; ln -s /usr/bin/g++ bin/c++; PATH=$PWD/bin:$PATH\n"
+    numbers = ["mean 0.8 s", 'service_requests_total{model="llama",status="200"} 3']
+    first_number(machine, links + documented(in_c + in_cpp), numbers * 2, DEVELOPER, "mean |service_requests_total{")
