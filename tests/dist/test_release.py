@@ -4,6 +4,7 @@
 
 import re
 from pathlib import Path
+from typing import Any
 
 import kit
 import yaml
@@ -48,3 +49,59 @@ def test_each_job_has_a_limit_of_time_and_few_rights() -> None:
         assert job["timeout-minutes"] <= 180, name
         rights = job.get("permissions", {})
         assert rights.get("contents") != "write" or name == "publish", name
+
+
+def jobs() -> dict[str, Any]:
+    return yaml.safe_load(RELEASE.read_text())["jobs"]
+
+
+def steps(job: str) -> list[dict[str, Any]]:
+    return jobs()[job]["steps"]
+
+
+def uses(job: str, action: str) -> list[dict[str, Any]]:
+    """The options of each step that uses an action."""
+    return [step["with"] for step in steps(job) if step.get("uses", "").startswith(f"{action}@")]
+
+
+def script(job: str) -> str:
+    """All commands of a job."""
+    return "\n".join(step["run"] for step in steps(job) if "run" in step)
+
+
+def test_files_are_for_both_processors_and_built_twice_for_one() -> None:
+    builds = {build["name"]: build["runner"] for build in jobs()["packages"]["strategy"]["matrix"]["include"]}
+    assert builds["again"] == builds["x86_64"] and builds["aarch64"].endswith("-arm")
+    assert "cargo xtask dist" in script("packages")
+    assert "diff artifacts/packages-x86_64/SHA256SUMS artifacts/packages-again/SHA256SUMS" in script("publish")
+    assert "artifacts/packages-x86_64/* artifacts/packages-aarch64/*" in script("publish")
+
+
+def test_images_are_for_both_processors_with_one_name() -> None:
+    images = {image["name"]: image for image in jobs()["image"]["strategy"]["matrix"]["include"]}
+    assert {name: image["packages"] for name, image in images.items()} == {"amd64": "x86_64", "arm64": "aarch64"}
+    assert images["arm64"]["runner"].endswith("-arm")
+    # The root is of the Debian release that the Containerfile names.
+    (debian,) = re.findall("^ARG DEBIAN_IMAGE=(.+)$", (kit.ROOT / "deploy/container/Containerfile").read_text(), re.MULTILINE)
+    assert jobs()["image"]["container"] == debian
+    commands = script("image")
+    assert "deploy/container/root.sh" in commands and "deploy/container/pack.py" in commands
+    assert "--preserve-digests" in commands and "-${{ matrix.name }}" in commands
+    assert all(f'"$name-{name}"' in script("index") for name in images)
+
+
+def test_files_and_images_have_an_sbom_and_provenance() -> None:
+    for job in ("image", "publish"):
+        rights = jobs()[job]["permissions"]
+        assert rights["attestations"] == rights["id-token"] == "write", job
+        (listed,) = uses(job, "anchore/sbom-action")
+        (provenance,) = uses(job, "actions/attest-build-provenance")
+        (sbom,) = uses(job, "actions/attest-sbom")
+        assert sbom["sbom-path"] == listed["output-file"] and listed["format"] == "spdx-json"
+        if job == "image":
+            subject: dict[str, Any] = {"subject-name": "${{ vars.IMAGE }}", "subject-digest": "${{ steps.push.outputs.digest }}"}
+            subject |= {"push-to-registry": True}
+            assert provenance == subject and sbom == subject | {"sbom-path": listed["output-file"]}
+        else:
+            assert provenance["subject-path"] == "release/*" and sbom["subject-path"] == "release/*.tar.gz"
+    assert "sha256sum" in script("publish") and "SHA256SUMS" in script("publish")

@@ -298,13 +298,14 @@ pub(crate) fn test(arguments: &[String]) -> Outcome {
         ("TIDEGATE_DIST_AGAIN", again),
         ("TIDEGATE_PACKAGING", testenv::part("packaging")),
         ("TIDEGATE_DEBIAN_ROOT", testenv::part("debian-root")),
+        ("TIDEGATE_CONTAINER_ROOT", testenv::part("container-root")),
         ("TIDEGATE_DEBIAN_PYTHON", testenv::part("debian-python")),
         ("TIDEGATE_DEBIAN_COMPILERS", testenv::part("debian-compilers")),
         ("TIDEGATE_PYTHON_BUILD", process::target().join("python/build")),
         ("TIDEGATE_SYSTEMD", testenv::part("systemd")),
         ("TIDEGATE_ACTIONLINT", ACTIONLINT.installed()?),
     ];
-    let folders = ["deploy-tools", "python-tools"].map(testenv::part);
+    let folders = ["deploy-tools", "python", "python-tools"].map(testenv::part);
     // The roots of the tests take gigabytes.
     let options = ["tests/dist", "--quiet", "-o", "tmp_path_retention_policy=none"];
     pytest::run(&options, &folders, &programs, arguments)

@@ -153,6 +153,12 @@ pub(super) const PARTS: &[Part] = &[
         ]),
         checks: &["usr/bin/g++", "usr/bin/gcc", "usr/bin/pkg-config"],
     },
+    // The root of the image.
+    Part {
+        name: "container-root",
+        source: PackageSource::Script("deploy/container/root.sh"),
+        checks: &["etc/ssl/certs/ca-certificates.crt", "var/lib/dpkg/status.d/libc6"],
+    },
     // A browser with its libraries and a font, and what drives it, for the page of `admin`.
     Part {
         name: "chromium",
@@ -265,6 +271,7 @@ mod tests {
                 PackageSource::Debian(_)
                 | PackageSource::Libraries(_)
                 | PackageSource::Root(_)
+                | PackageSource::Script(_)
                 | PackageSource::Unstable(_)
                 | PackageSource::Go(_)
                 | PackageSource::Npm(_) => continue,

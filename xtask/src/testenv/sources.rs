@@ -6,6 +6,7 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
+use crate::test::workspace;
 use crate::{Outcome, apt, golang, node, pip, process};
 
 /// Where a part comes from.
@@ -24,6 +25,8 @@ pub(super) enum PackageSource {
     /// Packages of the machine's Debian release with all packages they need, unpacked, as the root of a system on which
     /// dpkg has them installed. Their scripts did not run.
     Root(&'static [&'static str]),
+    /// What a shell script of the workspace writes into the directory that it is called with.
+    Script(&'static str),
     /// The newest packages that Debian has, unpacked only. Their versions move.
     Unstable(&'static [&'static str]),
     /// A Go program of `tests/go/`.
@@ -42,6 +45,8 @@ impl PackageSource {
             PackageSource::Debian(packages) => format!("debian {}", packages.join(" ")),
             PackageSource::Libraries(packages) => format!("debian libraries {}", packages.join(" ")),
             PackageSource::Root(packages) => format!("debian root {}", packages.join(" ")),
+            PackageSource::Script(script) => fs::read_to_string(workspace().join(script))
+                .unwrap_or_else(|error| panic!("{script}: {error}")),
             PackageSource::Unstable(packages) => format!("debian unstable {}", packages.join(" ")),
             PackageSource::Go(program) => golang::sources(program),
             PackageSource::Npm(folder) => node::lock_text(folder),
@@ -59,6 +64,9 @@ impl PackageSource {
             PackageSource::Debian(packages) => apt::unpack(packages, directory),
             PackageSource::Libraries(packages) => apt::unpack_with_needs(packages, directory),
             PackageSource::Root(packages) => apt::unpack_root(packages, directory),
+            PackageSource::Script(script) => {
+                process::run(Command::new("sh").arg(workspace().join(script)).arg(directory))
+            }
             PackageSource::Unstable(packages) => apt::unpack_unstable(packages, directory),
             PackageSource::Go(program) => golang::build(program, directory),
             PackageSource::Npm(folder) => node::install(folder, directory),
@@ -76,7 +84,7 @@ impl PackageSource {
                     .args(["-e", check])
                     .current_dir(directory),
             ),
-            PackageSource::Libraries(_) | PackageSource::Root(_) => {
+            PackageSource::Libraries(_) | PackageSource::Root(_) | PackageSource::Script(_) => {
                 if directory.join(check).exists() {
                     Ok(())
                 } else {
