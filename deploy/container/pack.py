@@ -59,7 +59,7 @@ def image_config(text: str, architecture: str, arguments: dict[str, str]) -> dic
             case "USER":
                 config["User"] = rest
             case "ENTRYPOINT" | "CMD":
-                config[word.capitalize()] = json.loads(rest)
+                config[word.title()] = json.loads(rest)
             case "COPY":
                 # The caller has done it: the root has the files.
                 pass
