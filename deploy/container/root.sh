@@ -40,7 +40,7 @@ echo 'hosts: files dns' > "$root/etc/nsswitch.conf"
 rm -rf "$root/usr/share/ca-certificates" "$root/usr/share/gcc" "$root/usr/share/gdb" "$root/usr/share/man" \
     "$root/usr/share/locale" "$root/usr/share/i18n" "$root/usr/share/lintian" \
     "$root/usr/sbin" "$root/usr/lib/x86_64-linux-gnu/gconv" "$root/usr/lib/aarch64-linux-gnu/gconv" \
-    "$root/var/cache" "$root/var/mail" "$root/var/spool"
+    "$root/var/cache" "$root/var/local" "$root/var/mail" "$root/var/spool"
 # Tools for developers of programs, name services that `hosts` does not name, and the vector functions of libm.
 for library in libBrokenLocale libc_malloc_debug libmemusage libmvec libnsl libnss_compat libnss_hesiod libpcprofile \
     libthread_db; do

@@ -7,7 +7,6 @@ import re
 import shutil
 import socket
 import subprocess
-import tarfile
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
@@ -66,10 +65,15 @@ def version(text: str) -> tuple[int, ...]:
 
 def unpack(pattern: str, to: Path) -> Path:
     """Unpacks a tarball. It has all in one directory."""
-    with tarfile.open(package(pattern)) as archive:
-        archive.extractall(to, filter="tar")
+    extract(package(pattern), to)
     (only,) = to.iterdir()
     return only
+
+
+def extract(archive: Path, to: Path) -> None:
+    """Unpacks an archive as users do. Debian's Python 3.11 has no filters for `extractall`, and they change modes."""
+    to.mkdir(parents=True, exist_ok=True)
+    output("tar", "--extract", "--file", archive, "--directory", to)
 
 
 def libraries(root: Path) -> str:

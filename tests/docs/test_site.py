@@ -16,6 +16,7 @@ from typing import Any, Iterator
 from urllib.parse import unquote, urlsplit
 
 import pytest
+from playwright.sync_api import TimeoutError as NotYet
 from playwright.sync_api import sync_playwright
 
 ROOT = Path(__file__).parents[2]
@@ -136,7 +137,7 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
         arguments = ["--no-sandbox", "--disable-dev-shm-usage"]
         browser = playwright.chromium.launch(executable_path=program, args=arguments, env={**os.environ, **environment})
         page = browser.new_page()
-        page.set_default_timeout(15000)
+        page.set_default_timeout(60000)
         yield page
         browser.close()
 
@@ -151,7 +152,15 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
 )
 def test_the_search_finds(words: str, found: str, address: str, site: Path, page: Any) -> None:
     page.goto(f"{address}{site.name}/index.html")
-    page.keyboard.press("/")
-    page.locator("input[placeholder='Search']:visible").fill(words)
+    search = page.locator("input[placeholder='Search']:visible")
+    for _ in range(60):
+        page.keyboard.press("/")
+        try:
+            search.wait_for(timeout=1000)
+            break
+        except NotYet:
+            # On a slow machine, the page listens for the key some time after it is loaded.
+            continue
+    search.fill(words)
     # Results mark the words in the page that they lead to.
     page.wait_for_selector(f"a[href*='{found}?h=']:visible")

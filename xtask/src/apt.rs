@@ -11,6 +11,7 @@ use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::{Mutex, PoisonError};
 
 /// Debian's name of the release that is always the newest.
 const UNSTABLE: &str = "sid";
@@ -21,11 +22,25 @@ const KEYRING: &str = "/usr/share/keyrings/debian-archive-keyring.gpg";
 /// Another installation may hold the lock of the system for some seconds.
 const LOCK_WAIT: &str = "-oDPkg::Lock::Timeout=120";
 
+/// Whether this process has renewed the lists of the machine's release.
+static RENEWED: Mutex<bool> = Mutex::new(false);
+
+/// Renews the lists of the machine's release, unless this process has done so. All parts that need it wait: `apt-get`
+/// fails while another renewal runs.
+pub(crate) fn renew_lists() -> Outcome {
+    let mut is_renewed = RENEWED.lock().unwrap_or_else(PoisonError::into_inner);
+    if !*is_renewed {
+        Apt { options: Vec::new() }.update()?;
+        *is_renewed = true;
+    }
+    Ok(())
+}
+
 /// Unpacks packages of the machine's release into `directory`; an empty or old package list is renewed.
 pub(crate) fn unpack(packages: &[&str], directory: &Path) -> Outcome {
     let apt = Apt { options: Vec::new() };
     apt.download(packages, directory).or_else(|_| {
-        apt.update()?;
+        renew_lists()?;
         apt.download(packages, directory)
     })?;
     extract(directory)
@@ -35,7 +50,7 @@ pub(crate) fn unpack(packages: &[&str], directory: &Path) -> Outcome {
 pub(crate) fn unpack_with_needs(packages: &[&str], directory: &Path) -> Outcome {
     let apt = Apt { options: Vec::new() };
     let missing = apt.missing(packages).or_else(|_| {
-        apt.update()?;
+        renew_lists()?;
         apt.missing(packages)
     })?;
     let named = packages.iter().copied();
@@ -59,12 +74,12 @@ pub(crate) fn unpack_root(packages: &[&str], directory: &Path) -> Outcome {
     };
     let apt = Apt { options: Vec::new() };
     let all = empty.missing(packages).or_else(|_| {
-        apt.update()?;
+        renew_lists()?;
         empty.missing(packages)
     })?;
     let all: Vec<&str> = all.iter().map(String::as_str).collect();
     apt.download(&all, directory).or_else(|_| {
-        apt.update()?;
+        renew_lists()?;
         apt.download(&all, directory)
     })?;
     let mut entries = String::new();
@@ -100,7 +115,7 @@ pub(crate) fn unpack_unstable(packages: &[&str], directory: &Path) -> Outcome {
 pub(crate) fn install(packages: &[&str]) -> Outcome {
     let apt = Apt { options: Vec::new() };
     apt.install(packages).or_else(|_| {
-        apt.update()?;
+        renew_lists()?;
         apt.install(packages)
     })
 }

@@ -304,11 +304,20 @@ pub(crate) fn test(arguments: &[String]) -> Outcome {
         ("TIDEGATE_PYTHON_BUILD", process::target().join("python/build")),
         ("TIDEGATE_SYSTEMD", testenv::part("systemd")),
         ("TIDEGATE_ACTIONLINT", ACTIONLINT.installed()?),
+        ("PATH", path_with(testenv::part("zstd/usr/bin"))?),
     ];
     let folders = ["deploy-tools", "python", "python-tools"].map(testenv::part);
     // The roots of the tests take gigabytes.
     let options = ["tests/dist", "--quiet", "-o", "tmp_path_retention_policy=none"];
     pytest::run(&options, &folders, &programs, arguments)
+}
+
+/// The search path for programs, with one more directory at the end.
+fn path_with(directory: PathBuf) -> Result<PathBuf, String> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let directories = std::env::split_paths(&path).chain([directory]);
+    let joined = std::env::join_paths(directories).map_err(|error| error.to_string())?;
+    Ok(joined.into())
 }
 
 /// Runs the command on a binary as a user with this mask of modes would.

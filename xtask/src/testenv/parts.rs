@@ -153,6 +153,12 @@ pub(super) const PARTS: &[Part] = &[
         ]),
         checks: &["usr/bin/g++", "usr/bin/gcc", "usr/bin/pkg-config"],
     },
+    // The compressor of the image.
+    Part {
+        name: "zstd",
+        source: PackageSource::Debian(&["zstd"]),
+        checks: &["usr/bin/zstd"],
+    },
     // The root of the image.
     Part {
         name: "container-root",

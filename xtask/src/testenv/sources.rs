@@ -65,6 +65,8 @@ impl PackageSource {
             PackageSource::Libraries(packages) => apt::unpack_with_needs(packages, directory),
             PackageSource::Root(packages) => apt::unpack_root(packages, directory),
             PackageSource::Script(script) => {
+                // Beside the parts above, it could not renew the lists. If this fails, it tries.
+                let _ = apt::renew_lists();
                 process::run(Command::new("sh").arg(workspace().join(script)).arg(directory))
             }
             PackageSource::Unstable(packages) => apt::unpack_unstable(packages, directory),
