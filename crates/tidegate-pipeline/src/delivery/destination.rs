@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use parking_lot::Mutex;
-use tidegate_wal::Done;
+use tidegate_wal::{Done, NotKept};
 use tokio::sync::{Notify, oneshot};
 use tokio::task::JoinHandle;
 use tracing::warn;
@@ -405,14 +405,14 @@ impl<A: Attempt> DestinationInner<A> {
     }
 
     /// Delays the answer until the batch is written. A failed write refuses the batch if the mode promises
-    /// storage.
+    /// storage. A closed log always refuses it, because nobody takes the batch back into memory.
     fn wait_for(&self, spill: &Spill, flow: &mut Flow) -> Done {
         let (answer, result) = oneshot::channel();
         flow.wait_for(result);
         let (promises, path) = (spill.promises(), self.context.path.clone());
         Done(Box::new(move |written| {
             let written = match written {
-                Err(why) if promises => Err(format!("{path}: storage: {why}")),
+                Err(why) if promises || why == NotKept::Closed => Err(format!("{path}: storage: {why}")),
                 _ => Ok(PushOutcome::default()),
             };
             // The sender may have stopped waiting, so an error does not matter.

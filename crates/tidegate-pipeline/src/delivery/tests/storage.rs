@@ -312,6 +312,28 @@ async fn a_failing_disk_is_reported_and_no_data_in_memory_is_lost() {
 }
 
 #[tokio::test]
+async fn a_batch_that_comes_after_the_stop_is_refused() {
+    for mode in [StorageMode::Spill, StorageMode::Always] {
+        let directory = tempfile::tempdir().unwrap();
+        let run = start(queue(mode), Some(storage(directory.path(), 1 << 20))).await;
+        for text in texts(0..2) {
+            run.send(&text).await.unwrap();
+        }
+        // Memory is full, so this one can only go to the disk. Its sender has begun before the stop.
+        let (late, mut flow) = (batch("late"), Flow::waited_for());
+        run.destination.admit(&late, &mut flow).unwrap();
+        run.permit(2);
+        run.stop().await;
+        run.destination.consume(late, &mut flow);
+        let refused = flow.settled().await.unwrap_err();
+        assert!(
+            refused.reason.contains("the log is closed"),
+            "{mode:?}: {refused}"
+        );
+    }
+}
+
+#[tokio::test]
 async fn an_unknown_storage_is_a_clear_error() {
     let cx = exporter_context("exporters::otlp/vendor");
     let mut delivery = delivery();
