@@ -72,7 +72,7 @@ impl HealthCheckConfig {
     }
 }
 
-/// The errors of `health_check`.
+/// The errors of `health_check` and `healthcheckv2`.
 const ERRORS: &[ErrorDoc] = &[ErrorDoc::answered(
     "The gateway starts or stops, or is a replica that does not know all totals.",
     "503",

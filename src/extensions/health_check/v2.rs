@@ -5,9 +5,9 @@
 use std::num::NonZeroUsize;
 use std::sync::Arc;
 
-use super::{HealthCheck, PORT, ResponseBody, Shape};
+use super::{ERRORS, HealthCheck, PORT, ResponseBody, Shape};
 use crate::component::shared::Phase;
-use crate::component::{ConfigType, ErrorDoc, ExtensionFactory, Factory};
+use crate::component::{ConfigType, ExtensionFactory, Factory};
 use crate::config::{Node, Problems, WithoutEffect};
 use crate::net::errors::{LISTENER_ERRORS, PAGE_ERRORS};
 use crate::net::{Endpoint, SocketFileConfig, TlsServerConfig};
@@ -137,13 +137,6 @@ impl HealthCheckV2Config {
         }
     }
 }
-
-/// The errors of `healthcheckv2`.
-const ERRORS: &[ErrorDoc] = &[ErrorDoc::answered(
-    "The gateway starts or stops, or is a replica that does not know all totals.",
-    "503",
-    "Wait until the gateway is ready. Kubernetes sends no requests to it meanwhile.",
-)];
 
 /// The factory of `healthcheckv2`.
 pub static FACTORY: ExtensionFactory = Factory {
