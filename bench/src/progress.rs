@@ -149,7 +149,9 @@ mod tests {
         let progress = LongTask::new("fuzz").begin_with(Duration::from_millis(1), so_far, print);
         for number in 0..3 {
             let line = lines.recv().expect("the thread prints");
-            assert_eq!(line, format!("fuzz: 0 s, {number} items"));
+            // On a busy machine, the first line may come late.
+            assert!(line.starts_with("fuzz: "), "{line}");
+            assert!(line.ends_with(&format!(" s, {number} items")), "{line}");
         }
         drop(progress);
         // The thread has ended, or the sender would be open, and this would not end.
