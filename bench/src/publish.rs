@@ -18,8 +18,8 @@ Written by `cargo xtask bench --publish [GROUP[/JOB]...]`, `cargo xtask cluster 
 [measuring.md](measuring.md) says what each group does and how to read its figures.
 
 `cargo xtask reference` draws these pictures from the tables below. A mark is a median, and the line through it goes from the
-least to the most of all rounds. A mark is missing where a program cannot do the job, or was not there. Programs have one core
-each, but replicas and their broker share two.
+minimum to the maximum of all rounds. A mark is missing where a program cannot do the job, or was not installed. Programs have
+one core each, but replicas and their broker share two.
 
 ![Processor time of a point, of tidegate and peers, by kind of request](plot-processor.svg)
 

@@ -46,7 +46,7 @@ const ERRORS: &[ErrorDoc] = &[
     ErrorDoc::logged(
         "The name has more addresses than the exporter uses.",
         "the name has more addresses than the exporter uses",
-        "Send to several names, by an exporter each.",
+        "Use several names, with one exporter for each.",
     ),
     ErrorDoc::logged(
         "The endpoints of a service of Kubernetes can't be listed.",

@@ -57,7 +57,7 @@ const ERRORS: &[ErrorDoc] = &[
     ErrorDoc::logged(
         "A metric has another type, unit or help than an earlier one of its name.",
         "shown under another's ",
-        "Let all senders describe the metric equally.",
+        "Give the metric the same type, unit and help in all senders.",
     ),
     ErrorDoc::logged(
         "A sum of deltas may fall, so it has no total.",

@@ -51,9 +51,9 @@ const ERRORS: &[ErrorDoc] = &[
         "Route data by key with a `loadbalancing` exporter in front, or use a cluster.",
     ),
     ErrorDoc::logged(
-        "A snapshot in the storage is that of another version.",
+        "Another version wrote the snapshot in the storage.",
         "the snapshot has another version: its contents can't be used",
-        "Nothing: totals begin at 0. Upgrade as the page of operations says to keep them.",
+        "Totals begin at 0. To keep them, run the former version again, with your copy of the directory.",
     ),
     ErrorDoc::logged(
         "A reload removes `storage`, and changes rules or limits.",

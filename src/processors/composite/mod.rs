@@ -48,9 +48,9 @@ const ERRORS: &[ErrorDoc] = &[
         "Check the address of the webhook, or raise its queue.",
     ),
     ErrorDoc::logged(
-        "Windows in the storage are those of another version.",
+        "Another version wrote the windows in the storage.",
         "saved windows have another version and are ignored",
-        "Nothing: the windows fill again.",
+        "You need not do anything: the windows fill again.",
     ),
 ];
 

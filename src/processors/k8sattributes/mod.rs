@@ -48,7 +48,7 @@ const ERRORS: &[ErrorDoc] = &[
         "Check `auth_type`, the service account and its role. The line has the cause.",
     ),
     ErrorDoc::logged(
-        "The table of pods can't be made, for example because memory is short.",
+        "The table of pods can't be built, for example because memory is short.",
         "the pods stay as they were",
         "Raise the memory limit, or restrict the pods with `filter`.",
     ),

@@ -53,7 +53,7 @@ const ERRORS: &[ErrorDoc] = &[
         "Raise the memory limit, or reduce `max_batch_size`.",
     ),
     ErrorDoc::logged(
-        "The brokers do not take the offsets.",
+        "The brokers do not accept the offsets.",
         "offsets are not committed: messages may come again",
         "Check the brokers, and the permissions of the consumer group.",
     ),

@@ -40,7 +40,7 @@ const ERRORS: &[ErrorDoc] = &[
     ErrorDoc::answered(
         "The replica does not know all totals, for example after its start.",
         "503 to readers of metrics, composites and queries",
-        "Wait until it has read the store. If it does not end, check the connection to the store.",
+        "Wait until it has read the store. If this state lasts, check the connection to the store.",
     )
     .logged_as("the replica is not ready: readers of metrics get 503 until it has read the store"),
     ErrorDoc::logged(

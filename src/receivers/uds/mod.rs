@@ -58,7 +58,7 @@ const ERRORS: &[ErrorDoc] = &[
         "Send smaller datagrams, or raise `max_datagram_size`.",
     ),
     ErrorDoc::logged(
-        "The operating system fails to read the datagram socket. The receiver stops to read it.",
+        "The operating system fails to read the datagram socket. The receiver stops reading it.",
         "can't read from the datagram socket",
         "Restart the gateway, and look at the log of the kernel.",
     ),

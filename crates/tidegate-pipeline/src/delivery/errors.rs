@@ -12,7 +12,7 @@ pub const DELIVERY_ERRORS: &[ErrorDoc] = &[
         "Check the address, the network and the destination. The exporter tries again by itself.",
     ),
     ErrorDoc::logged(
-        "The destination fails for longer.",
+        "The destination has failed for a minute.",
         "the destination is down",
         "Repair the destination. `held` is the number of items that wait.",
     ),

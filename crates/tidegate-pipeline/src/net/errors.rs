@@ -98,12 +98,12 @@ pub const PAGE_ERRORS: &[ErrorDoc] = &[
 /// Errors of every server that can authenticate its clients.
 pub const AUTH_ERRORS: &[ErrorDoc] = &[
     ErrorDoc::answered(
-        "`auth` is set, and the client shows no credentials or wrong ones.",
+        "`auth` is set, and the client sends no credentials or wrong ones.",
         "401 or `UNAUTHENTICATED`",
         "Send credentials that the extension of `auth` knows.",
     ),
     ErrorDoc::answered(
-        "The address of the client has shown too many wrong credentials.",
+        "The address of the client has sent too many wrong credentials.",
         "503 with `Retry-After`, or `UNAVAILABLE`",
         "Correct the credentials. The gateway checks them again after the time of `Retry-After`.",
     ),
