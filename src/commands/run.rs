@@ -175,14 +175,14 @@ pub async fn serve(
 
 /// Prints the addresses and sockets that are not available, unless the error names the only one.
 fn start_failed(error: ComponentError, unavailable: &Problems) -> ComponentError {
-    if says_more(unavailable, &error.component) {
+    if has_more_errors(unavailable, &error.component) {
         eprint!("{unavailable}");
     }
     error
 }
 
 /// Whether there are errors beyond one of this component.
-fn says_more(unavailable: &Problems, component: &str) -> bool {
+fn has_more_errors(unavailable: &Problems, component: &str) -> bool {
     let errors = unavailable.sorted();
     let mut errors = errors
         .iter()
@@ -321,7 +321,7 @@ mod tests {
             for path in paths {
                 problems.at_span(None, *path).error("taken");
             }
-            says_more(&problems, "receivers::otlp")
+            has_more_errors(&problems, "receivers::otlp")
         };
         let (grpc, http) = (
             "receivers::otlp::protocols::grpc",
