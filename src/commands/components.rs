@@ -10,9 +10,10 @@ pub mod service;
 mod testing;
 
 use super::Failure;
+use super::client::printable;
 use crate::batch::Signal;
 use crate::component::{ConfigType, ErrorDoc, Factory, Stability};
-use crate::config::{Class, OptionDoc};
+use crate::config::{Class, OptionDoc, yaml_text};
 use crate::print_line;
 use crate::{connectors, exporters, extensions, processors, receivers};
 
@@ -138,7 +139,9 @@ pub fn run(args: &ComponentsArgs) -> Result<(), Failure> {
         if only_kind.is_none() || wanted.peek().is_some() {
             print_line!("{}:", class.section());
         }
-        wanted.for_each(|about| print(about, with_options));
+        for line in wanted.flat_map(|about| lines(about, with_options)) {
+            print_line!("{line}");
+        }
     }
     Ok(())
 }
@@ -152,57 +155,48 @@ fn class_of(word: &str) -> Result<Class, Failure> {
     })
 }
 
-fn print(about: &About, with_options: bool) {
-    print_line!("  - name: {}", about.kind);
+/// The lines of YAML of a component.
+fn lines(about: &About, with_options: bool) -> Vec<String> {
+    let mut lines = vec![format!("  - name: {}", yaml_text(about.kind))];
     if !about.aliases.is_empty() {
-        print_line!("    aliases: [{}]", about.aliases.join(", "));
+        let aliases: Vec<_> = about.aliases.iter().map(|alias| yaml_text(alias)).collect();
+        lines.push(format!("    aliases: [{}]", aliases.join(", ")));
     }
-    print_line!("    description: {}", yaml_text(about.help));
+    lines.push(format!("    description: {}", yaml_text(about.help)));
     if !about.signals.is_empty() {
         let signals: Vec<_> = about
             .signals
             .iter()
-            .map(|(signal, stability)| format!("{signal}: {}", stability.name()))
+            .map(|(signal, stability)| format!("{signal}: {}", yaml_text(stability.name())))
             .collect();
-        print_line!("    stability: {{{}}}", signals.join(", "));
+        lines.push(format!("    stability: {{{}}}", signals.join(", ")));
     }
     if with_options {
-        print_line!("    options:");
+        lines.push("    options:".to_owned());
         let options = (about.config.docs)();
-        print_options(&options, 6);
+        add_options(&options, 6, &mut lines);
         let vendors = exporters::vendor::describe(&options);
         if !vendors.is_empty() {
-            print_line!("    vendors:");
-            vendors.iter().for_each(|vendor| print_line!("      {vendor}"));
+            lines.push("    vendors:".to_owned());
+            lines.extend(vendors.iter().map(|vendor| format!("      {vendor}")));
         }
     }
+    lines
 }
 
-/// A text as a YAML scalar: `a: b` needs quotes.
-fn yaml_text(text: &str) -> String {
-    if text.contains(": ") {
-        format!("{text:?}")
-    } else {
-        text.to_owned()
-    }
-}
-
-fn print_options(options: &[OptionDoc], indent: usize) {
+fn add_options(options: &[OptionDoc], indent: usize, lines: &mut Vec<String>) {
     for option in options {
         let default = option.default.as_deref().unwrap_or("required");
-        print_line!(
-            "{:indent$}{}: # {}; {}; {}",
-            "",
-            option.name,
-            option.type_help.name,
-            default,
-            if option.is_without_effect {
-                format!("accepted without effect: {}", option.help)
-            } else {
-                option.help.clone()
-            }
-        );
-        print_options(&option.nested(), indent + 2);
+        let help = if option.is_without_effect {
+            format!("accepted without effect: {}", option.help)
+        } else {
+            option.help.clone()
+        };
+        let comment = format!("{}; {default}; {help}", option.type_help.name);
+        // A line break would end the comment.
+        let comment = printable(&comment);
+        lines.push(format!("{:indent$}{}: # {comment}", "", yaml_text(option.name)));
+        add_options(&option.nested(), indent + 2, lines);
     }
 }
 
@@ -211,7 +205,45 @@ mod tests {
     use std::fmt::Write as _;
 
     use super::*;
+    use crate::config::{Node, Problems, parse_text};
     use crate::telemetry;
+
+    /// A component as the reader of configurations reads it from the list.
+    fn read(about: &About) -> Node {
+        let text = format!("all:\n{}\n", lines(about, true).join("\n"));
+        let mut problems = Problems::default();
+        let root = parse_text("components.yaml", &text, &mut problems);
+        assert!(problems.is_empty(), "{text}\n{problems}");
+        let root = root.expect("the list");
+        let all = root.child("all").as_list().unwrap_or_default();
+        all.first().expect("the component").clone()
+    }
+
+    #[test]
+    fn the_list_of_components_is_yaml_with_their_texts() {
+        for about in all() {
+            let one = read(&about);
+            assert_eq!(one.child("name").as_text(), Some(about.kind));
+            assert_eq!(one.child("description").as_text(), Some(about.help));
+            let listed = one.child("options").as_map().unwrap_or_default();
+            let listed: Vec<_> = listed.iter().map(|entry| entry.key.as_str()).collect();
+            let options = (about.config.docs)();
+            let names: Vec<_> = options.iter().map(|option| option.name).collect();
+            assert_eq!(listed, names, "{}", about.kind);
+        }
+    }
+
+    #[test]
+    fn descriptions_that_look_like_other_yaml_are_read_as_texts() {
+        let one = all()[0];
+        for help in [
+            "a # b", "- a", "[a", "{a", "a:", "a: b", "'a", "\"a", "&a", "*a", "!a", "| a", "> a", "% a",
+            "@a", "`a", "true", "~", "1", "? a", "#a", " a ", "a\\b", "a\nb",
+        ] {
+            let read = read(&About { help, ..one });
+            assert_eq!(read.child("description").as_text(), Some(help));
+        }
+    }
 
     fn rows(component: &str, path: &str, options: &[OptionDoc], table: &mut String) {
         for option in options {

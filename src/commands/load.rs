@@ -180,6 +180,13 @@ impl Loaded {
         validate::listening(&self.document, &self.plan)
     }
 
+    /// The addresses and sockets that this machine can't give it now. Call this before anything listens.
+    pub(super) fn unavailable_listeners(&self) -> Problems {
+        let mut problems = self.problems.without_findings();
+        validate::check_listeners(&self.document, &self.plan, &mut problems);
+        problems
+    }
+
     /// Logs the warnings, for a gateway that runs.
     pub fn log_warnings(&self) {
         for problem in self.problems.sorted() {

@@ -11,8 +11,8 @@ use super::Failure;
 use super::load::{self, ConfigArgs, Loaded};
 use super::reload::{self, Reloader};
 use crate::built::{COMMIT, DATE, VERSION};
-use crate::component::Shared;
-use crate::config::ComponentId;
+use crate::component::{ComponentError, Shared};
+use crate::config::{ComponentId, Problem, Problems, Severity};
 use crate::net::descriptors;
 use crate::service::{Graph, Plan, Running};
 use crate::telemetry::Telemetry;
@@ -137,10 +137,15 @@ pub async fn serve(
     let config = std::mem::take(&mut loaded.shown);
     let overview = loaded.plan.overview(config, metrics.clone(), SystemTime::now());
     shared.overview.set(overview);
-    let telemetry = telemetry.start(&loaded.plan.telemetry, metrics, &shared).await?;
+    // Before anything listens: a start ends at the first address that is taken, and its user wants to know of all.
+    let unavailable = loaded.unavailable_listeners();
+    let failed = |error| start_failed(error, &unavailable);
+    let telemetry = telemetry.start(&loaded.plan.telemetry, metrics, &shared);
+    let telemetry = telemetry.await.map_err(failed)?;
     loaded.log_warnings();
     let listening = loaded.listening();
-    let mut running = Running::start(graph, shared.clone(), drain).await?;
+    let running = Running::start(graph, shared.clone(), drain).await;
+    let mut running = running.map_err(failed)?;
     let mut reloader = Reloader {
         args: source,
         listening,
@@ -166,6 +171,28 @@ pub async fn serve(
     stop(running, drain, &mut signals).await;
     telemetry.stop().await;
     Ok(())
+}
+
+/// Prints the addresses and sockets that are not available, unless the error names the only one.
+fn start_failed(error: ComponentError, unavailable: &Problems) -> ComponentError {
+    if has_more_errors(unavailable, &error.component) {
+        eprint!("{unavailable}");
+    }
+    error
+}
+
+/// Whether there are errors beyond one of this component.
+fn has_more_errors(unavailable: &Problems, component: &str) -> bool {
+    let errors = unavailable.sorted();
+    let mut errors = errors
+        .iter()
+        .filter(|problem| problem.severity == Severity::Error);
+    let is_of_component = |problem: &Problem| {
+        let rest = problem.path.strip_prefix(component);
+        rest.is_some_and(|rest| rest.starts_with("::"))
+    };
+    let first = errors.next();
+    first.is_some_and(|first| !is_of_component(first)) || errors.next().is_some()
 }
 
 /// Answers requests for reloads until `until` is over, and says when that was. A reload is never broken off.
@@ -283,6 +310,28 @@ mod tests {
     use tokio::time::timeout;
 
     use super::*;
+
+    #[test]
+    fn a_failed_start_lists_more_than_the_one_address_of_its_error() {
+        let says = |paths: &[&str]| {
+            let mut problems = Problems::default();
+            problems
+                .at_span(None, "receivers::uds")
+                .warning("a warning is not an error");
+            for path in paths {
+                problems.at_span(None, *path).error("taken");
+            }
+            has_more_errors(&problems, "receivers::otlp")
+        };
+        let (grpc, http) = (
+            "receivers::otlp::protocols::grpc",
+            "receivers::otlp::protocols::http",
+        );
+        assert!(!says(&[]));
+        assert!(!says(&[grpc]));
+        assert!(says(&[grpc, http]));
+        assert!(says(&["receivers::otlp/b::protocols::grpc"]));
+    }
 
     #[tokio::test]
     async fn two_signals_at_once_are_one() {

@@ -11,7 +11,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use http::HeaderValue;
 
-use crate::config::{ByteSize, Node, OptionDoc, Problems, Secret};
+use crate::config::{ByteSize, Node, OptionDoc, Problems, Secret, yaml_text};
 use crate::delivery::{
     Delivery, NameRules, QueueConfig, RetryConfig, Shape, StorageMode, TemporalityChoice, Together,
 };
@@ -391,8 +391,9 @@ pub fn describe(options: &[OptionDoc]) -> Vec<String> {
         };
         let protocols = if vendor.grpc { "http, grpc" } else { "http" };
         format!(
-            "{}: {{protocols: [{protocols}], key: \"{key}\", temporality: {}, compression: {}{}{}{}{}{}}}",
+            "{}: {{protocols: [{protocols}], key: {}, temporality: {}, compression: {}{}{}{}{}{}}}",
             vendor.name.show_name(),
+            yaml_text(&key),
             crate::config::Decode::show(&vendor.temporality),
             vendor.compression,
             limit("max_request_size", vendor.max_request_bytes),
@@ -404,7 +405,7 @@ pub fn describe(options: &[OptionDoc]) -> Vec<String> {
             },
             vendor
                 .metrics_path
-                .map_or_else(String::new, |path| format!(", metrics_path: {path}")),
+                .map_or_else(String::new, |path| format!(", metrics_path: {}", yaml_text(path))),
         )
     };
     VENDORS.iter().map(line).collect()

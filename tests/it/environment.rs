@@ -10,6 +10,7 @@ use std::path::Path;
 use serde_json::Value;
 use tempfile::TempDir;
 
+use super::kit::command::finished;
 use super::kit::free_port;
 use super::kit::gateway::tidegate;
 
@@ -89,6 +90,46 @@ service:
     assert_eq!(names(directory.path()), ["gateway.yaml", "rings"]);
     assert_eq!(names(&directory.path().join("rings")).len(), 0);
     TcpListener::bind(("127.0.0.1", port)).expect("the port is free again");
+}
+
+/// Standard error of a gateway that can't start.
+fn fails_to_run(directory: &Path, text: &str) -> String {
+    fs::write(directory.join("gateway.yaml"), text).unwrap();
+    let mut command = tidegate();
+    let run = ["run", "--config", "gateway.yaml"];
+    let finished = finished(command.current_dir(directory).args(run));
+    assert_eq!(finished.code, Some(1), "{}", finished.errors);
+    finished.errors
+}
+
+#[test]
+fn a_start_reports_all_ports_that_it_can_not_get_at_once() {
+    let directory = TempDir::new().unwrap();
+    let held: Vec<_> = (0..3)
+        .map(|_| TcpListener::bind("127.0.0.1:0").unwrap())
+        .collect();
+    let [page, grpc, http] = [0, 1, 2].map(|index: usize| held[index].local_addr().unwrap());
+    let text = |grpc: &str, http: &str| {
+        let receiver = format!(
+            "otlp: {{protocols: {{grpc: {{endpoint: \"{grpc}\"}}, http: {{endpoint: \"{http}\"}}}}}}"
+        );
+        config(&receiver, &format!("prometheus: {{endpoint: \"{page}\"}}"))
+    };
+    let said = fails_to_run(directory.path(), &text(&grpc.to_string(), &http.to_string()));
+    for path in [
+        "exporters::prometheus::endpoint: can't listen on",
+        "receivers::otlp::protocols::grpc::endpoint: can't listen on",
+        "receivers::otlp::protocols::http::endpoint: can't listen on",
+    ] {
+        assert!(said.contains(path), "{path} not in {said}");
+    }
+    assert!(
+        said.contains("tidegate: exporters::prometheus: can't listen on"),
+        "{said}"
+    );
+    // One port is one message.
+    let said = fails_to_run(directory.path(), &text("127.0.0.1:0", "127.0.0.1:0"));
+    assert_eq!(said.matches("can't listen on").count(), 1, "{said}");
 }
 
 #[test]

@@ -11,6 +11,41 @@ use tidegate_requests::{gauge, int, request};
 use super::kit::gateway::tidegate;
 use super::kit::{Gateway, OtlpSink, SOON, free_port, http, wait_until};
 
+/// A request with a point of each of three metrics.
+fn three_points() -> Vec<u8> {
+    let metrics = ["a", "b", "c"].map(|name| gauge(name.to_owned(), [int(1)]));
+    let body: ExportMetricsServiceRequest = request(Vec::new(), "", metrics);
+    body.encode_to_vec()
+}
+
+#[test]
+fn top_names_the_exporter_whose_full_queue_refuses() {
+    let (receiver, admin, closed) = (free_port(), free_port(), free_port());
+    let gateway = Gateway::start(&format!(
+        "receivers: {{otlp: {{protocols: {{http: {{endpoint: \"127.0.0.1:{receiver}\"}}}}}}}}
+exporters: {{otlp: {{endpoint: \"127.0.0.1:{closed}\", tls: {{insecure: true}}, sending_queue: {{queue_size: 1}}}}}}
+extensions: {{admin: {{endpoint: \"127.0.0.1:{admin}\"}}}}
+service:
+  extensions: [health_check, admin]
+  pipelines: {{metrics: {{receivers: [otlp], exporters: [otlp]}}}}
+"
+    ));
+    let send = || {
+        let sent = http::post(receiver, "/v1/metrics", "application/x-protobuf", &three_points());
+        sent.expect("an answer").status
+    };
+    assert_eq!((send(), send()), (200, 503));
+    let endpoint = format!("127.0.0.1:{admin}");
+    let mut text = String::new();
+    wait_until(SOON, "the queue has a line", || {
+        let arguments = ["top", "--once", "--interval", "100ms", "--endpoint", &*endpoint];
+        let output = tidegate().args(arguments).output().expect("it runs");
+        text = String::from_utf8(output.stdout).expect("text");
+        text.contains("\n    3 refused: the queue of exporter otlp is full\n")
+    });
+    gateway.kill();
+}
+
 #[test]
 fn top_once_shows_the_totals_that_a_peer_sent() {
     let (receiver, admin, sink) = (free_port(), free_port(), OtlpSink::start());
@@ -24,14 +59,7 @@ service:
 ",
         sink.port()
     ));
-    let metrics = ["a", "b", "c"].map(|name| gauge(name.to_owned(), [int(1)]));
-    let body: ExportMetricsServiceRequest = request(Vec::new(), "", metrics);
-    let sent = http::post(
-        receiver,
-        "/v1/metrics",
-        "application/x-protobuf",
-        &body.encode_to_vec(),
-    );
+    let sent = http::post(receiver, "/v1/metrics", "application/x-protobuf", &three_points());
     assert_eq!(sent.expect("an answer").status, 200);
     let endpoint = format!("127.0.0.1:{admin}");
     let mut text = String::new();

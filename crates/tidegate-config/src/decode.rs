@@ -12,6 +12,7 @@ use super::node::{Node, ScalarKind};
 use super::problems::Problems;
 use super::secret::Secret;
 use super::source::REDACTED;
+use super::table::OptionDoc;
 use super::units::{ByteSize, parse_duration};
 use super::yaml_type::YamlType;
 
@@ -52,6 +53,18 @@ pub trait Decode: Sized {
 
     /// Reads a value, reporting all that is wrong with it.
     fn decode(node: &Node, cx: &mut Problems) -> Option<Self>;
+
+    /// Reads the value of an option whose default is `default`: a map takes the options that it does not name from it.
+    /// `None`: from the defaults of the type.
+    fn decode_over(node: &Node, cx: &mut Problems, _default: Option<Self>) -> Option<Self> {
+        Self::decode(node, cx)
+    }
+
+    /// The options inside an option whose default is `default`, with the defaults that
+    /// [`decode_over`](Self::decode_over) gives them. `None`: the value has no options of its own.
+    fn options_over(_default: Option<&Self>) -> Option<Vec<OptionDoc>> {
+        None
+    }
 
     /// The kind of value that the option takes.
     fn type_help() -> TypeHelp;

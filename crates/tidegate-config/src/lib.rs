@@ -47,7 +47,7 @@ pub use format::format_text;
 pub use id::{Class, ComponentId, IdError, PipelineId};
 pub use load::{Loaded, Loader};
 pub use node::{Entry, Node, NodeValue, Path, Scalar, ScalarKind};
-pub use print::{SubstitutedValues, print_redacted, print_yaml, redacted, without_references};
+pub use print::{SubstitutedValues, print_redacted, print_yaml, redacted, without_references, yaml_text};
 pub use problems::{At, Problem, Problems, Severity};
 pub use secret::Secret;
 pub use signal::Signal;

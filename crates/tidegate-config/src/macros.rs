@@ -14,6 +14,8 @@
 /// * `#[deprecated_alias = "old_name"]` after the aliases: a spelling that causes a warning (repeatable).
 /// * A field's type may be another `options!` struct, `Option` of one (absent: `None`; `key:` with
 ///   nothing after it: all defaults), or `Vec` and maps of them.
+/// * The default of such a field counts for each option inside: `key: {a: 1}` changes `a` alone. Documentation has these
+///   defaults too.
 /// * `refused = TABLE` after the struct names keys that others know and we don't take, each with the reason.
 /// * `accepted = TABLE, ...` after that names keys that others know and that can mean nothing here, each with the
 ///   reason: giving one is a warning, and the documentation lists them.
@@ -79,18 +81,7 @@ macro_rules! options {
         impl $name {
             /// The table of these options, for documentation.
             $vis fn options() -> ::std::vec::Vec<$crate::OptionDoc> {
-                #[allow(unused_mut, reason = "most tables accept nothing that has no effect")]
-                let mut options = ::std::vec![$($crate::OptionDoc::new::<$ty>(
-                    $crate::OptionNames {
-                        field: stringify!($field),
-                        aliases: &[$($alias),*],
-                        deprecated: &[$($deprecated),*],
-                    },
-                    &[$($help),*],
-                    $crate::options!(@default $($default)?),
-                )),*];
-                $(options.extend($crate::OptionDoc::without_effect($accepted));)*
-                options
+                <Self as $crate::Decode>::options_over(::std::option::Option::None).unwrap_or_default()
             }
         }
 
@@ -100,6 +91,15 @@ macro_rules! options {
             fn decode(
                 node: &$crate::Node,
                 cx: &mut $crate::Problems,
+            ) -> ::std::option::Option<Self> {
+                Self::decode_over(node, cx, ::std::option::Option::None)
+            }
+
+            #[allow(unused_variables, reason = "a struct of required fields has no defaults")]
+            fn decode_over(
+                node: &$crate::Node,
+                cx: &mut $crate::Problems,
+                default: ::std::option::Option<Self>,
             ) -> ::std::option::Option<Self> {
                 #[allow(unused_mut, reason = "a struct without fields asks for nothing")]
                 let mut fields = $crate::Fields::open::<Self>(node, cx)?;
@@ -111,7 +111,7 @@ macro_rules! options {
                         aliases: &[$($alias),*],
                         deprecated: &[$($deprecated),*],
                     },
-                    $(|| $default)?
+                    $(|| default.as_ref().map_or_else(|| $default, |default| default.$field.clone()))?
                 );)*
                 fields.finish()?;
                 let value = Self { $($field: $field?,)* };
@@ -121,6 +121,24 @@ macro_rules! options {
 
             fn type_help() -> $crate::TypeHelp {
                 $crate::TypeHelp::plain("map").accepting($crate::YamlType::Options($name::options))
+            }
+
+            #[allow(unused_variables, reason = "a struct of required fields has no defaults")]
+            fn options_over(
+                default: ::std::option::Option<&Self>,
+            ) -> ::std::option::Option<::std::vec::Vec<$crate::OptionDoc>> {
+                #[allow(unused_mut, reason = "most tables accept nothing that has no effect")]
+                let mut options = ::std::vec![$($crate::OptionDoc::new::<$ty>(
+                    $crate::OptionNames {
+                        field: stringify!($field),
+                        aliases: &[$($alias),*],
+                        deprecated: &[$($deprecated),*],
+                    },
+                    &[$($help),*],
+                    $crate::options!(@default default $field $($default)?),
+                )),*];
+                $(options.extend($crate::OptionDoc::without_effect($accepted));)*
+                ::std::option::Option::Some(options)
             }
 
             fn show(&self) -> ::std::string::String {
@@ -151,8 +169,10 @@ macro_rules! options {
         }] $($rest)* }
     };
 
-    (@default) => { ::std::option::Option::None };
-    (@default $default:expr) => { ::std::option::Option::Some($default) };
+    (@default $above:ident $field:ident) => { ::std::option::Option::None };
+    (@default $above:ident $field:ident $default:expr) => {
+        ::std::option::Option::Some($above.map_or_else(|| $default, |above| above.$field.clone()))
+    };
 
     (@impl_default [] $($rest:tt)*) => {};
     (@impl_default [defaults] $name:ident { $($field:ident: ($default:expr)),* }) => {

@@ -90,7 +90,7 @@ impl Printer {
             NodeValue::Map(entries) if !entries.is_empty() => {
                 for entry in entries {
                     self.begin_line(indent, &mut is_begun);
-                    self.out.push_str(&written(&entry.key));
+                    self.out.push_str(&yaml_text(&entry.key));
                     self.out.push(':');
                     let nested = is_nested(&entry.value);
                     self.out.push(if nested { '\n' } else { ' ' });
@@ -117,7 +117,7 @@ impl Printer {
             NodeValue::Map(_) => "{}".to_owned(),
             NodeValue::List(_) => "[]".to_owned(),
             NodeValue::Scalar(scalar) if scalar.kind == ScalarKind::Null => "null".to_owned(),
-            NodeValue::Scalar(scalar) if scalar.kind == ScalarKind::Str => written(&scalar.text),
+            NodeValue::Scalar(scalar) if scalar.kind == ScalarKind::Str => yaml_text(&scalar.text),
             NodeValue::Scalar(scalar) => scalar.text.clone(),
         };
         self.out.push_str(&text);
@@ -140,8 +140,8 @@ fn is_nested(node: &Node) -> bool {
     }
 }
 
-/// A string plainly where that is safe, in double quotes otherwise.
-fn written(text: &str) -> String {
+/// A string as a value or a key of YAML, in a block or in brackets: plainly where that is safe, in double quotes otherwise.
+pub fn yaml_text(text: &str) -> String {
     let plain = text.starts_with(|c: char| c.is_ascii_alphabetic() || c == '/')
         && text
             .bytes()
@@ -155,10 +155,16 @@ fn written(text: &str) -> String {
         match c {
             '"' | '\\' => out.extend(['\\', c]),
             '\n' => out.push_str("\\n"),
-            c if c.is_control() => out.push_str(&format!("\\U{:08x}", u32::from(c))),
+            c if needs_escape(c) => out.push_str(&format!("\\U{:08x}", u32::from(c))),
             c => out.push(c),
         }
     }
     out.push('"');
     out
+}
+
+/// Whether YAML forbids a character in a text, or some readers take it for the end of a line.
+fn needs_escape(c: char) -> bool {
+    let is_line_end = matches!(c, '\u{2028}' | '\u{2029}');
+    c.is_control() || is_line_end || matches!(c, '\u{feff}' | '\u{fffe}' | '\u{ffff}')
 }

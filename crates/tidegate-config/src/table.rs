@@ -8,6 +8,7 @@ use super::node::{Node, quoted};
 use super::problems::Problems;
 use super::secret::is_suspicious_key;
 use super::suggest::nearest;
+use super::yaml_type::YamlType;
 
 /// One row of a component's option table.
 #[derive(Clone, Debug)]
@@ -36,11 +37,16 @@ impl OptionDoc {
     #[doc(hidden)]
     pub fn new<T: Decode>(names: OptionNames, help: &[&str], default: Option<T>) -> Self {
         let help: Vec<_> = help.iter().map(|line| line.trim()).collect();
+        let mut type_help = T::type_help();
+        let inside = default.as_ref().and_then(|value| T::options_over(Some(value)));
+        if let Some(options) = inside {
+            type_help.accepts = YamlType::Table(options);
+        }
         Self {
             name: names.key(),
             aliases: names.aliases,
             deprecated: names.deprecated,
-            type_help: T::type_help(),
+            type_help,
             default: default.map(|value| value.show()),
             help: help.join(" ").trim().to_owned(),
             is_without_effect: false,
@@ -63,8 +69,7 @@ impl OptionDoc {
 
     /// The options inside this one, empty for plain values.
     pub fn nested(&self) -> Vec<OptionDoc> {
-        let options = self.type_help.accepts.options();
-        options.map_or_else(Vec::new, |list| list())
+        self.type_help.accepts.options().unwrap_or_default()
     }
 }
 
@@ -184,7 +189,7 @@ impl<'a> Fields<'a> {
     pub fn optional<T: Decode>(&mut self, names: OptionNames, default: impl FnOnce() -> T) -> Option<T> {
         match self.find(names) {
             Some(node) if node.is_broken() => None,
-            Some(node) if T::TAKES_NULL || !node.is_null() => T::decode(node, self.cx),
+            Some(node) if T::TAKES_NULL || !node.is_null() => T::decode_over(node, self.cx, Some(default())),
             _ => Some(default()),
         }
     }

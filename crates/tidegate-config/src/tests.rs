@@ -97,6 +97,30 @@ crate::options! {
 }
 
 crate::options! {
+    /// Options whose tables have other defaults than their type.
+    struct HookOptions {
+        /// Own defaults.
+        limits: Limits = Limits { soft: 3, hard: 7 },
+        /// Own defaults that may be absent.
+        maybe: Option<Limits> = Some(Limits { soft: 2, ..Limits::default() }),
+        /// Own defaults behind a pointer.
+        boxed: Box<Limits> = Box::new(Limits { soft: 6, hard: 60 }),
+        /// The defaults of the type.
+        plain: Option<Limits> = None,
+    }
+}
+
+crate::options! {
+    /// Options above those with own defaults.
+    struct OuterOptions {
+        /// A default that differs two levels down.
+        hook: HookOptions = HookOptions { limits: Limits { soft: 4, hard: 8 }, ..HookOptions::default() },
+        /// A list has no default for its items.
+        hooks: Vec<HookOptions> = Vec::new(),
+    }
+}
+
+crate::options! {
     /// An exporter with secrets.
     struct OtlpOptions {
         /// Address of the peer.

@@ -40,8 +40,10 @@ pub enum YamlType {
     List(Box<YamlType>),
     /// A map with any keys and such values.
     Map(Box<YamlType>),
-    /// A map with the keys of a table.
+    /// A map with the keys of a table, and the defaults of their type.
     Options(fn() -> Vec<OptionDoc>),
+    /// A map with the keys of this table: the option that holds it has its own defaults for them.
+    Table(Vec<OptionDoc>),
     /// A value of one of these types.
     AnyOf(Vec<YamlType>),
 }
@@ -56,9 +58,10 @@ impl YamlType {
     }
 
     /// The table of the options inside, if there is one.
-    pub fn options(&self) -> Option<fn() -> Vec<OptionDoc>> {
+    pub fn options(&self) -> Option<Vec<OptionDoc>> {
         match self {
-            Self::Options(options) => Some(*options),
+            Self::Options(options) => Some(options()),
+            Self::Table(options) => Some(options.clone()),
             Self::List(inner) | Self::Map(inner) => inner.options(),
             Self::AnyOf(types) => types.iter().find_map(Self::options),
             _ => None,

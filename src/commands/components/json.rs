@@ -239,6 +239,12 @@ mod tests {
         let composite = of("processor", "composite");
         assert_eq!(option(composite, "composites[]::window")["example"], "10s");
         assert_eq!(option(composite, "composites[]::name")["is_required"], true);
+        // A webhook has other defaults than an exporter.
+        let webhook = "composites[]::thresholds[]::webhook";
+        let default = |path: &str| &option(composite, &format!("{webhook}::{path}"))["default"];
+        assert_eq!(default("sending_queue::num_consumers"), "1");
+        assert_eq!(default("retry_on_failure::initial_interval"), "500ms");
+        assert_eq!(option(otlphttp, "sending_queue::num_consumers")["default"], "10");
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 //! What the gateway answers, and the rows that two answers make.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use serde_json::Value;
 
@@ -38,6 +38,8 @@ struct Counters {
     /// Median and 99th percentile of recent sends, in seconds.
     latency: [Option<f64>; 2],
     dropped: Vec<(String, u64)>,
+    /// Items that the full queue refused.
+    refused_by_queue: u64,
 }
 
 /// A component of a pipeline.
@@ -59,6 +61,18 @@ pub(super) struct TopRow {
     pub(super) dropping: Option<f64>,
     pub(super) dropped: u64,
     pub(super) reasons: String,
+    /// Of a receiver: the queues of its exporters that have refused items.
+    pub(super) full_queues: Vec<FullQueue>,
+}
+
+/// The queue of an exporter that has refused items because it was full.
+#[derive(Clone, Debug)]
+pub(super) struct FullQueue {
+    pub(super) exporter: String,
+    /// Items since the start of the gateway, of all receivers.
+    pub(super) refused: u64,
+    /// Whether it is full now, or has refused items since the last reading.
+    pub(super) is_full: bool,
 }
 
 /// A pipeline with its components in data order.
@@ -78,6 +92,11 @@ impl TopRow {
 
 fn text(value: &Value) -> String {
     value.as_str().unwrap_or_default().to_owned()
+}
+
+/// `logs` of the pipeline `logs/a`.
+fn signal_of(pipeline: &str) -> &str {
+    pipeline.split('/').next().unwrap_or_default()
 }
 
 /// The lists of a pipeline in data order.
@@ -148,7 +167,7 @@ impl GraphSnapshot {
     }
 
     fn row(&self, list: &str, id: &str, pipeline: &str, before: Option<&Self>) -> Option<TopRow> {
-        let signal = pipeline.split('/').next().unwrap_or_default();
+        let signal = signal_of(pipeline);
         let (class, own) = match list {
             "receivers" => ("receiver", ""),
             "processors" => ("processor", pipeline),
@@ -184,7 +203,62 @@ impl GraphSnapshot {
             dropping: rate(Counters::dropped_total),
             dropped: now.dropped_total(),
             reasons: reasons.collect::<Vec<_>>().join(", "),
+            full_queues: match class {
+                "receiver" => self.full_queues(id, signal, before),
+                _ => Vec::new(),
+            },
         })
+    }
+
+    /// The queues that have refused items on the way of a receiver's data.
+    fn full_queues(&self, receiver: &str, signal: &str, before: Option<&Self>) -> Vec<FullQueue> {
+        let keys = self.exporters_of(receiver, signal).into_iter();
+        let queues = keys.filter_map(|key| {
+            let now = self.components.get(&key)?;
+            let refused = now.refused_by_queue;
+            let old = before.and_then(|before| before.components.get(&key));
+            let is_refusing = old.is_some_and(|old| old.refused_by_queue < refused);
+            Some(FullQueue {
+                exporter: key.1,
+                refused,
+                is_full: is_refusing || now.fill.is_some_and(|fill| fill >= 100.0),
+            })
+        });
+        queues.filter(|queue| queue.refused > 0).collect()
+    }
+
+    /// The exporters that the data of a receiver reaches, also through connectors.
+    fn exporters_of(&self, receiver: &str, signal: &str) -> Vec<TopKey> {
+        let names = |pipeline: &Value, list: &str| -> Vec<String> {
+            let names = pipeline[list].as_array().into_iter().flatten();
+            names.map(text).collect()
+        };
+        let fed_by = |id: &str| {
+            let all = self.pipelines.iter();
+            let fed = all.filter(|pipeline| names(pipeline, "receivers").iter().any(|name| name == id));
+            fed.collect::<Vec<_>>()
+        };
+        let mut pending = fed_by(receiver);
+        pending.retain(|pipeline| signal_of(&text(&pipeline["id"])) == signal);
+        let (mut seen, mut found) = (HashSet::new(), Vec::new());
+        while let Some(pipeline) = pending.pop() {
+            let id = text(&pipeline["id"]);
+            let signal = signal_of(&id).to_owned();
+            if !seen.insert(id) {
+                continue;
+            }
+            for name in names(pipeline, "exporters") {
+                let key = ("exporter".to_owned(), name, signal.clone(), String::new());
+                if self.components.contains_key(&key) {
+                    found.push(key);
+                } else {
+                    pending.extend(fed_by(&key.1));
+                }
+            }
+        }
+        found.sort_unstable();
+        found.dedup();
+        found
     }
 }
 
@@ -217,6 +291,7 @@ impl Counters {
             dropped: dropped
                 .map(|(reason, items)| (reason.clone(), items.as_u64().unwrap_or(0)))
                 .collect(),
+            refused_by_queue: one["queue"]["refused"].as_u64().unwrap_or(0),
         }
     }
 

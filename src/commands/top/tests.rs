@@ -149,6 +149,55 @@ fn the_fill_is_that_of_the_fullest_endpoint() {
     assert_eq!(cells(&lines[3])[6], "90%", "{lines:?}");
 }
 
+/// The line below each row of a receiver.
+fn lines_below_receivers(lines: &[String]) -> Vec<&str> {
+    let pairs = lines.windows(2);
+    let pairs = pairs.filter(|pair| pair[0].trim_start().starts_with("receiver "));
+    pairs.map(|pair| pair[1].trim()).collect()
+}
+
+#[test]
+fn refused_items_of_a_receiver_name_the_exporter_with_the_full_queue() {
+    let at = |time: f64, refused: u64| {
+        let mut page = page(time, "a", 100, &ids(2));
+        page["components"][2]["queue"] =
+            json!({"used": 1, "capacity": 4, "refused": refused, "endpoints": []});
+        GraphSnapshot::read(&page)
+    };
+    let shown =
+        |new: &GraphSnapshot, old: &GraphSnapshot| table(&new.groups(Some(old)), SortColumn::Data, 80);
+    let (old, new, last) = (at(10.0, 0), at(12.0, 200), at(14.0, 200));
+    let is_full = "200 refused: the queue of exporter file/1 is full";
+    assert_eq!(lines_below_receivers(&shown(&new, &old)), [is_full]);
+    let was_full = "200 refused: the queue of exporter file/1 was full";
+    assert_eq!(lines_below_receivers(&shown(&last, &new)), [was_full]);
+    let without = shown(&at(12.0, 0), &old);
+    assert!(!without.concat().contains("refused:"), "{without:?}");
+    let narrow = table(&new.groups(Some(&old)), SortColumn::Data, 20);
+    assert!(narrow.iter().all(|line| line.chars().count() <= 20), "{narrow:?}");
+}
+
+#[test]
+fn a_full_queue_behind_connectors_is_named_too() {
+    let mut page = page(10.0, "a", 100, &ids(1));
+    page["components"][1]["queue"] = json!({"used": 4, "capacity": 4, "refused": 5, "endpoints": []});
+    let other = json!({"class": "receiver", "id": "uds", "pipeline": null, "signal": "logs", "accepted": 1});
+    page["components"].as_array_mut().unwrap().push(other);
+    page["pipelines"] = json!([
+        {"id": "logs/a", "receivers": ["otlp", "forward"], "processors": [], "exporters": ["forward"]},
+        {"id": "logs/b", "receivers": ["forward"], "processors": [], "exporters": ["file/0"]},
+        {"id": "logs/c", "receivers": ["uds"], "processors": [], "exporters": ["nop"]},
+    ]);
+    let new = GraphSnapshot::read(&page);
+    let lines = table(&new.groups(None), SortColumn::Data, 80);
+    let named: Vec<_> = lines.iter().filter(|line| line.contains("refused:")).collect();
+    assert_eq!(named, ["    5 refused: the queue of exporter file/0 is full"]);
+    assert!(
+        lines_below_receivers(&lines)[0].ends_with("file/0 is full"),
+        "{lines:?}"
+    );
+}
+
 #[test]
 fn a_restart_shows_no_rate() {
     let old = GraphSnapshot::read(&page(10.0, "a", 100, &ids(1)));

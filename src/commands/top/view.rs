@@ -3,7 +3,7 @@
 //! The lines of a frame. Nothing here reads the clock or the terminal.
 
 use super::edges::TopEdge;
-use super::snapshot::{TopGroup, TopRow};
+use super::snapshot::{FullQueue, TopGroup, TopRow};
 use crate::commands::client::printable;
 use crate::commands::terminal::clip;
 
@@ -98,12 +98,21 @@ pub(super) fn table(groups: &[TopGroup], sort: SortColumn, width: usize) -> Vec<
         lines.push(clip(printable(&group.pipeline), width));
         let mut rows: Vec<&TopRow> = group.rows.iter().collect();
         rows.sort_by(|a, b| sort.of(b).total_cmp(&sort.of(a)));
-        lines.extend(rows.into_iter().map(|row| {
+        for row in rows {
             let first = format!("  {} {}", row.class, printable(&row.id));
-            line(&first, &cells(row), &printable(&row.reasons))
-        }));
+            lines.push(line(&first, &cells(row), &printable(&row.reasons)));
+            lines.extend(row.full_queues.iter().map(|queue| clip(refusing(queue), width)));
+        }
     }
     lines
+}
+
+/// The exporter behind the refused items of the row above.
+fn refusing(queue: &FullQueue) -> String {
+    let is = if queue.is_full { "is" } else { "was" };
+    let refused = short(queue.refused as f64);
+    let exporter = printable(&queue.exporter);
+    format!("    {refused} refused: the queue of exporter {exporter} {is} full")
 }
 
 fn cells(row: &TopRow) -> [String; 9] {

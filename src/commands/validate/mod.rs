@@ -9,7 +9,7 @@ mod findings;
 use std::sync::Arc;
 
 use self::env::CheckCounts;
-pub(super) use self::env::{Listening, listening};
+pub(super) use self::env::{Listening, check_listeners, listening};
 use self::findings::Findings;
 use super::Failure;
 use super::load::{self, Checked};

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use tidegate_engine::{Freshness, Instrument, Value};
 
+use super::webhook::WebhookConfig;
 use super::*;
 use crate::component::testing::{Sink, settings};
 use crate::processors::testing::{encoded, events, kind, processor_context};
@@ -357,6 +358,15 @@ composites:
     assert_eq!(message["shown"]["value"], 90.0);
     composites.stop(Instant::now() + Duration::from_secs(10)).await;
     assert!(posted.try_recv().is_err(), "once, and nothing of the other group");
+}
+
+#[test]
+fn a_partial_queue_of_a_webhook_keeps_one_consumer() {
+    let yaml = "{endpoint: \"http://a\", sending_queue: {queue_size: 5}, retry_on_failure: {multiplier: 2}}";
+    let options = settings::<WebhookConfig>(yaml).get::<WebhookConfig>();
+    let (queue, retry) = (&options.sending_queue, &options.retry_on_failure);
+    assert_eq!((queue.queue_size.get(), queue.num_consumers.get()), (5, 1));
+    assert_eq!(retry.initial_interval, Duration::from_millis(500));
 }
 
 #[test]

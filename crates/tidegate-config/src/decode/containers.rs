@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use super::{Decode, TypeHelp, wrong_type};
 use crate::node::Node;
 use crate::problems::Problems;
+use crate::table::OptionDoc;
 use crate::units::Ordered;
 use crate::yaml_type::YamlType;
 
@@ -16,10 +17,20 @@ impl<T: Decode> Decode for Option<T> {
     const TAKES_NULL: bool = true;
 
     fn decode(node: &Node, cx: &mut Problems) -> Option<Self> {
+        Self::decode_over(node, cx, None)
+    }
+
+    fn decode_over(node: &Node, cx: &mut Problems, default: Option<Self>) -> Option<Self> {
         if node.is_null() && !T::TAKES_NULL {
             return Some(None);
         }
-        T::decode(node, cx).map(Some)
+        T::decode_over(node, cx, default.flatten()).map(Some)
+    }
+
+    fn options_over(default: Option<&Self>) -> Option<Vec<OptionDoc>> {
+        // Without a default value, the options are those of the type.
+        let default = default.and_then(Option::as_ref)?;
+        T::options_over(Some(default))
     }
 
     fn type_help() -> TypeHelp {
@@ -35,7 +46,15 @@ impl<T: Decode> Decode for Box<T> {
     const TAKES_NULL: bool = T::TAKES_NULL;
 
     fn decode(node: &Node, cx: &mut Problems) -> Option<Self> {
-        T::decode(node, cx).map(Box::new)
+        Self::decode_over(node, cx, None)
+    }
+
+    fn decode_over(node: &Node, cx: &mut Problems, default: Option<Self>) -> Option<Self> {
+        T::decode_over(node, cx, default.map(|default| *default)).map(Box::new)
+    }
+
+    fn options_over(default: Option<&Self>) -> Option<Vec<OptionDoc>> {
+        T::options_over(default.map(|default| &**default))
     }
 
     fn type_help() -> TypeHelp {

@@ -2,8 +2,57 @@
 
 //! The effective configuration as it is printed.
 
+use proptest::prelude::*;
+
 use super::{Known, load};
-use crate::{Loader, Node, Problems, SubstitutedValues, parse_text, print_yaml, redacted};
+use crate::{Loader, Node, Problems, SubstitutedValues, parse_text, print_yaml, redacted, yaml_text};
+
+/// Characters that mean something in YAML.
+const MEANINGFUL: &str = ": #-?[]{},&*!|>'\"%@`\\/~=<$.0aE\n\r\t";
+
+/// Characters that readers of YAML refuse or change.
+const REFUSED: &str = "\0\u{7f}\u{85}\u{a0}\u{2028}\u{2029}\u{feff}\u{fffe}\u{ffff}";
+
+fn any_text() -> impl Strategy<Value = String> {
+    let special: Vec<char> = MEANINGFUL.chars().chain(REFUSED.chars()).collect();
+    let character = prop_oneof![prop::sample::select(special), any::<char>()];
+    prop::collection::vec(character, 0..24).prop_map(|characters| characters.into_iter().collect())
+}
+
+/// The texts of `a: TEXT` and of the first item of `b: [TEXT, x]`.
+fn read_again(text: &str) -> [Option<String>; 2] {
+    let shown = yaml_text(text);
+    let mut problems = Problems::default();
+    let root = parse_text("q.yaml", &format!("a: {shown}\nb: [{shown}, x]\n"), &mut problems);
+    let root = root.unwrap_or_else(|| panic!("{shown}: {problems}"));
+    let items = root.child("b").as_list().unwrap_or_default();
+    [Some(root.child("a")), items.first()].map(|node| node?.as_text().map(str::to_owned))
+}
+
+#[test]
+fn texts_that_look_like_other_yaml_are_quoted() {
+    for (text, expected) in [
+        ("word", "word"),
+        ("a: b", "\"a: b\""),
+        ("a #b", "\"a #b\""),
+        ("- a", "\"- a\""),
+        ("[a", "\"[a\""),
+        ("a:", "\"a:\""),
+        ("true", "\"true\""),
+        ("", "\"\""),
+        ("a\u{ffff}", "\"a\\U0000ffff\""),
+    ] {
+        assert_eq!(yaml_text(text), expected);
+        assert_eq!(read_again(text), [Some(text.to_owned()), Some(text.to_owned())]);
+    }
+}
+
+proptest! {
+    #[test]
+    fn every_text_is_read_again_as_it_was(text in any_text()) {
+        prop_assert_eq!(read_again(&text), [Some(text.clone()), Some(text.clone())]);
+    }
+}
 
 fn printed(text: &str) -> String {
     let loaded = load("p.yaml", text);

@@ -7,10 +7,10 @@ use std::fmt::Debug;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use super::{Compression, Limits, NixlOptions};
+use super::{Compression, HookOptions, Limits, NixlOptions, OuterOptions};
 use crate::{
-    ByteSize, ComponentId, Decode, IdError, Ordered, PipelineId, Problems, Secret, Signal, YamlType,
-    parse_text,
+    ByteSize, ComponentId, Decode, IdError, OptionDoc, Ordered, PipelineId, Problems, Secret, Signal,
+    YamlType, parse_text,
 };
 
 fn decode<T: Decode>(text: &str) -> (Option<T>, Problems) {
@@ -156,6 +156,58 @@ fn null_options_take_their_defaults_and_null_maps_all_of_them() {
 }
 
 #[test]
+fn a_partial_map_keeps_the_other_defaults_of_the_option() {
+    let own = HookOptions::default();
+    gives(
+        "{limits: {hard: 9}, maybe: {hard: 9}, boxed: {hard: 90}, plain: {hard: 9}}",
+        HookOptions {
+            limits: Limits { soft: 3, hard: 9 },
+            maybe: Some(Limits { soft: 2, hard: 9 }),
+            boxed: Box::new(Limits { soft: 6, hard: 90 }),
+            plain: Some(Limits { soft: 1, hard: 9 }),
+        },
+    );
+    gives("{limits: , maybe: {}, boxed: {soft: }}", own.clone());
+    let hook = HookOptions {
+        limits: Limits { soft: 4, hard: 9 },
+        ..own.clone()
+    };
+    gives(
+        "{hook: {limits: {hard: 9}}, hooks: [{limits: {soft: 5}}]}",
+        OuterOptions {
+            hook,
+            hooks: vec![HookOptions {
+                limits: Limits { soft: 5, hard: 7 },
+                ..own
+            }],
+        },
+    );
+    let (_, problems) = decode::<HookOptions>("limits: {hard: 2}");
+    let said = problems.to_string();
+    assert!(said.contains("`soft` must not be greater than `hard`"), "{said}");
+}
+
+#[test]
+fn the_option_table_has_the_defaults_inside_of_each_option() {
+    let rows = |options: &[OptionDoc], name: &str| {
+        let option = options.iter().find(|option| option.name == name);
+        option.expect("the option").nested()
+    };
+    let inside = |options: &[OptionDoc], name: &str| -> Vec<String> {
+        let rows = rows(options, name).into_iter();
+        rows.map(|row| row.default.unwrap_or_default()).collect()
+    };
+    let hook = HookOptions::options();
+    assert_eq!(inside(&hook, "limits"), ["3", "7"]);
+    assert_eq!(inside(&hook, "maybe"), ["2", "10"]);
+    assert_eq!(inside(&hook, "boxed"), ["6", "60"]);
+    assert_eq!(inside(&hook, "plain"), ["1", "10"]);
+    let outer = OuterOptions::options();
+    assert_eq!(inside(&rows(&outer, "hook"), "limits"), ["4", "8"]);
+    assert_eq!(inside(&rows(&outer, "hooks"), "limits"), ["3", "7"]);
+}
+
+#[test]
 fn the_option_table_says_name_type_default_and_help() {
     let rows: Vec<_> = NixlOptions::options()
         .into_iter()
@@ -194,7 +246,7 @@ fn types_say_which_values_of_yaml_they_accept() {
     };
     assert!(matches!(**inner, YamlType::Map(_)), "{help:?}");
     let options = help.accepts.options().expect("the options of the innermost map");
-    assert_eq!(options().len(), 2);
+    assert_eq!(options.len(), 2);
     let YamlType::Words { current, others } = Compression::type_help().accepts else {
         panic!("a choice accepts words")
     };

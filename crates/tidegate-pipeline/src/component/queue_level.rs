@@ -18,6 +18,8 @@ pub struct QueueLevel {
     pub used: AtomicU64,
     /// The limit of the queue minus the data of other signals.
     pub capacity: AtomicU64,
+    /// Items of the signal that the queue refused because it was full. Their senders got a refusal.
+    pub refused: AtomicU64,
     /// The durations of attempts to send data of the signal.
     pub sends: SendTimes,
 }

@@ -272,6 +272,11 @@ impl<A: Attempt> Consumer for Destination<A> {
                 if inner.queue.block_on_overflow {
                     flow.block();
                 }
+                // A sender that waits here asks again, and is not refused.
+                let waits = flow.blocks() && flow.is_waited_for();
+                if let Some(running) = inner.running.get().filter(|_| !waits) {
+                    running.refuse(batch.signal(), batch.items());
+                }
                 let delay = inner.capacity.retry_delay(batch, Instant::now());
                 Err(inner.refuse("has a full sending queue", delay))
             }

@@ -116,6 +116,13 @@ impl RunningParts {
         }
     }
 
+    /// Counts items that the full queue refuses.
+    pub(super) fn refuse(&self, signal: Signal, items: usize) {
+        if let Some(gauges) = &self.gauges[signal as usize] {
+            gauges.refuse(items);
+        }
+    }
+
     fn attempts(&self) -> MutexGuard<'_, JoinSet<()>> {
         self.attempts.lock()
     }

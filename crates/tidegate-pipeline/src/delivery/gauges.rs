@@ -62,6 +62,7 @@ impl Gauges {
             signal,
             used: 0.into(),
             capacity: 0.into(),
+            refused: 0.into(),
             sends: SendTimes::default(),
         });
         shared.queues.add(level.clone());
@@ -98,6 +99,11 @@ impl Gauges {
         let mut flying = self.flying.lock();
         *flying += change;
         self.set(|| self.in_flight.set(*flying as f64));
+    }
+
+    /// Counts items that the full queue refuses.
+    pub(super) fn refuse(&self, items: usize) {
+        self.level.refused.fetch_add(items as u64, Relaxed);
     }
 
     /// Records the duration of an attempt that ends at `now`.

@@ -152,7 +152,7 @@ impl Definitions {
         }
         let schema = accepted.keywords();
         match accepts {
-            YamlType::Options(_) => self.reference(path, schema),
+            YamlType::Options(_) | YamlType::Table(_) => self.reference(path, schema),
             _ => schema,
         }
     }
@@ -340,6 +340,18 @@ mod tests {
         }
         let telemetry = &schema["properties"]["service"]["properties"]["telemetry"];
         has_all(&schema, telemetry, &TelemetryConfig::options());
+    }
+
+    #[test]
+    fn a_table_has_the_defaults_of_the_option_that_holds_it() {
+        let schema = schema();
+        let mut table_of_path = &schema["properties"]["processors"]["properties"]["composite"];
+        for key in ["composites", "thresholds", "webhook", "sending_queue"] {
+            table_of_path = &table(&schema, table_of_path)["properties"][key];
+        }
+        let queue = &table(&schema, table_of_path)["properties"];
+        assert_eq!(queue["num_consumers"]["default"], 1);
+        assert_eq!(queue["queue_size"]["default"], 1000);
     }
 
     fn untyped(options: &[OptionDoc], names: &mut BTreeSet<String>) {

@@ -72,6 +72,7 @@ impl AcceptedValues {
                 self.types.extend(["object"]);
             }
             YamlType::Options(options) => self.add_table(&options(), definitions, path),
+            YamlType::Table(options) => self.add_table(options, definitions, path),
             YamlType::AnyOf(types) => {
                 for accepts in types {
                     self.add(accepts, definitions, path);

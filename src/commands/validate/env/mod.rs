@@ -68,6 +68,13 @@ pub(super) fn check_clashes(document: &Document, plan: &Plan, problems: &mut Pro
     listeners::check_clashes(&listeners, &mut Report::new(problems));
 }
 
+/// Checks that this machine can give all addresses and sockets to listen on. It looks the addresses of host names up.
+pub(in crate::commands) fn check_listeners(document: &Document, plan: &Plan, problems: &mut Problems) {
+    let sites = sites::used(document, plan);
+    let listeners = listeners::all(&sites, document, plan, listeners::addresses);
+    listeners::check(&listeners, &mut Report::new(problems));
+}
+
 /// Checks the machine for all components that run. With `connects`, it also opens connections to peers.
 ///
 /// # Errors

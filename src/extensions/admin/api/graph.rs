@@ -93,12 +93,13 @@ fn queue(own: &[OwnQueue<'_>], now: Instant) -> Value {
     if own.is_empty() {
         return Value::Null;
     }
-    let (mut used, mut capacity, mut endpoints) = (0_u64, 0_u64, Vec::new());
+    let (mut used, mut capacity, mut refused, mut endpoints) = (0_u64, 0_u64, 0_u64, Vec::new());
     for one in own {
         let (endpoint, queue) = one;
         let (own_used, own_capacity) = (queue.used.load(Relaxed), queue.capacity.load(Relaxed));
         used = used.saturating_add(own_used);
         capacity = capacity.saturating_add(own_capacity);
+        refused = refused.saturating_add(queue.refused.load(Relaxed));
         if let Some(endpoint) = endpoint {
             endpoints.push(json!({
                 "endpoint": endpoint,
@@ -108,7 +109,7 @@ fn queue(own: &[OwnQueue<'_>], now: Instant) -> Value {
             }));
         }
     }
-    json!({"used": used, "capacity": capacity, "endpoints": endpoints})
+    json!({"used": used, "capacity": capacity, "refused": refused, "endpoints": endpoints})
 }
 
 /// Quantiles of recent attempts to send, in seconds.
@@ -219,6 +220,7 @@ mod tests {
                 signal: Signal::Logs,
                 used: used.into(),
                 capacity: 10.into(),
+                refused: used.into(),
                 sends: SendTimes::default(),
             })
         };
@@ -232,7 +234,7 @@ mod tests {
         let balanced = queues_of(&all, "loadbalancing", Signal::Logs);
         assert_eq!(
             queue(&balanced, now),
-            json!({"used": 8, "capacity": 20, "endpoints": [
+            json!({"used": 8, "capacity": 20, "refused": 8, "endpoints": [
                 {"endpoint": "a:1", "used": 3, "capacity": 10, "latency": null},
                 {"endpoint": "b:1", "used": 5, "capacity": 10, "latency": null},
             ]})
@@ -245,7 +247,7 @@ mod tests {
         let plain = queues_of(&all, "otlp", Signal::Logs);
         assert_eq!(
             queue(&plain, now),
-            json!({"used": 2, "capacity": 10, "endpoints": []})
+            json!({"used": 2, "capacity": 10, "refused": 2, "endpoints": []})
         );
         all[3].sends.record(Duration::from_millis(3), now);
         let shown = latency(&plain, now);

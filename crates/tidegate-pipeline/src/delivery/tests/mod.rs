@@ -130,6 +130,32 @@ async fn a_full_queue_refuses_or_drops_as_configured() {
 }
 
 #[tokio::test]
+async fn a_full_queue_counts_the_items_that_it_refuses() {
+    for (block_on_overflow, is_waited_for, expected) in [(false, true, 7), (true, false, 7), (true, true, 0)]
+    {
+        let mut config = delivery();
+        config.queue.queue_size = 1.try_into().unwrap();
+        config.queue.block_on_overflow = block_on_overflow;
+        let setup = setup(&config, |_| Outcome::Done);
+        setup.destination.start().await.unwrap();
+        setup.push(1).unwrap();
+        for items in [3, 4] {
+            let batch = opaque(Signal::Metrics, b"x", items);
+            let mut flow = if is_waited_for {
+                Flow::waited_for()
+            } else {
+                Flow::default()
+            };
+            assert!(setup.destination.admit(&batch, &mut flow).is_err());
+        }
+        let queues = setup.cx.base.shared.queues.list();
+        let refused: u64 = queues.iter().map(|queue| queue.refused.load(SeqCst)).sum();
+        assert_eq!(refused, expected, "{block_on_overflow} {is_waited_for}");
+        setup.stop(Duration::from_millis(30)).await;
+    }
+}
+
+#[tokio::test]
 async fn a_batch_that_never_fits_is_refused_for_good() {
     let mut config = delivery();
     config.queue.max_bytes = tidegate_config::ByteSize(9);
