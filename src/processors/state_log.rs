@@ -4,10 +4,11 @@
 
 use std::sync::{Arc, OnceLock};
 
-use tidegate_wal::{Share, State, Store};
+use tidegate_wal::store::ReserveError;
+use tidegate_wal::{NotKept, Share, State, Store};
 use tracing::warn;
 
-use crate::component::{ComponentError, Context};
+use crate::component::{ComponentError, Context, Shared};
 
 /// The overhead of a record and of the head of its payload, in bytes.
 const RECORD_BYTES: u64 = 256;
@@ -21,6 +22,8 @@ pub(super) enum NoSpace {
     Full,
     #[error("{0} bytes are more than it may hold")]
     TooLarge(u64),
+    #[error("{0}")]
+    Ended(NotKept),
 }
 
 /// The log of one processor.
@@ -29,7 +32,12 @@ pub(super) struct StateLog {
     storage: String,
     /// The processor in its pipeline, which names the directory and appears in messages.
     owner: Arc<str>,
-    store: OnceLock<Arc<Store>>,
+    open: OnceLock<OpenLog>,
+}
+
+struct OpenLog {
+    store: Arc<Store>,
+    shared: Arc<Shared>,
 }
 
 impl StateLog {
@@ -37,7 +45,7 @@ impl StateLog {
         Self {
             storage,
             owner,
-            store: OnceLock::new(),
+            open: OnceLock::new(),
         }
     }
 
@@ -58,34 +66,40 @@ impl StateLog {
         let (store, recovered) =
             opened.map_err(|error| context.error(format!("storage: `{shown}`: {error}")))?;
         recovered.report_damage(&self.owner);
+        let shared = context.shared.clone();
+        shared.watch_log(&self.owner, &store);
+        let store = Arc::new(store);
         // A component starts only once.
-        let _ = self.store.set(Arc::new(store));
+        let _ = self.open.set(OpenLog { store, shared });
         Ok(())
     }
 
     /// Reserves disk space for a record with a payload of this length.
     pub(super) fn reserve(&self, bytes: u64) -> Result<Share, NoSpace> {
         let bytes = bytes + RECORD_BYTES;
-        let store = self.store.get().ok_or(NoSpace::Closed)?;
-        let share = store.reserve(bytes).map_err(|_| NoSpace::TooLarge(bytes))?;
+        let store = self.store().ok_or(NoSpace::Closed)?;
+        let share = store.reserve(bytes).map_err(|error| match error {
+            ReserveError::NeverFits => NoSpace::TooLarge(bytes),
+            ReserveError::Ended(why) => NoSpace::Ended(why),
+        })?;
         share.ok_or(NoSpace::Full)
     }
 
     /// What takes records; `None`: the log is not open.
     pub(super) fn store(&self) -> Option<&Store> {
-        self.store.get().map(|store| &**store)
+        self.open.get().map(|open| &*open.store)
     }
 
     /// Writes pending records and a snapshot, and closes the log.
     pub(super) async fn close(&self) {
-        let Some(store) = self.store.get().cloned() else {
-            return;
-        };
+        let Some(open) = self.open.get() else { return };
+        let store = open.store.clone();
         if tokio::task::spawn_blocking(move || store.close()).await.is_err() {
             warn!(
                 component = &*self.owner,
                 "closing the log of a state panicked (a bug)"
             );
         }
+        open.shared.leave_log(&self.owner);
     }
 }

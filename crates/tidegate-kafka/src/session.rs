@@ -89,25 +89,16 @@ impl Session {
         self.link.0.mark_changed();
         loop {
             tokio::select! {
+                // A call that comes after a change must not begin on the earlier connection.
+                biased;
                 changed = self.link.0.changed() => {
                     if changed.is_err() {
                         return;
                     }
                     let client = self.link.0.borrow_and_update().clone();
-                    if client.is_some() && self.events.send(StoreEvent::Connected).await.is_err() {
+                    if !pass_on(client, &known, &self.events).await {
                         return;
                     }
-                    known.send_replace(client);
-                }
-                call = calls.recv(), if tasks.len() < MAX_CALLS => {
-                    let Some((id, call)) = call else { return };
-                    let running = RunningCall {
-                        shared: self.shared.clone(),
-                        id,
-                        events: self.events.clone(),
-                    };
-                    let task = tasks.spawn(running.run(known_link.clone(), call));
-                    call_ids.insert(task.id(), id);
                 }
                 Some(ended) = tasks.join_next_with_id() => {
                     let task = ended.as_ref().map_or_else(JoinError::id, |(task, ())| *task);
@@ -120,9 +111,34 @@ impl Session {
                         }
                     }
                 }
+                call = calls.recv(), if tasks.len() < MAX_CALLS => {
+                    let Some((id, call)) = call else { return };
+                    let running = RunningCall {
+                        shared: self.shared.clone(),
+                        id,
+                        events: self.events.clone(),
+                    };
+                    let task = tasks.spawn(running.run(known_link.clone(), call));
+                    call_ids.insert(task.id(), id);
+                }
             }
         }
     }
+}
+
+/// Tells the machine of a new connection, and then the calls. `false`: the machine is gone.
+async fn pass_on<T>(
+    connection: Option<T>,
+    known: &watch::Sender<Option<T>>,
+    events: &mpsc::Sender<StoreEvent>,
+) -> bool {
+    // The machine may take its time for the event. Meanwhile, calls wait: the earlier connection is lost.
+    known.send_replace(None);
+    if connection.is_some() && events.send(StoreEvent::Connected).await.is_err() {
+        return false;
+    }
+    known.send_replace(connection);
+    true
 }
 
 /// A call, until its answer.
@@ -172,6 +188,10 @@ impl RunningCall {
         }
     }
 
+    /// The call stays on its connection, also if that is lost meanwhile. The library keeps the record up to its time-out. If
+    /// the call failed before, the machine would publish the page again on the new connection, and the old record could come
+    /// after it. So the page waits, for the time-out of a request at most. After `Connected`, the machine publishes each page
+    /// once more, so it does not rely on the answer of the earlier connection.
     async fn publish(&self, client: &Client, message: StoreMessage) -> Result<StoreReply, StoreError> {
         let bytes = message.body.len();
         let record = NewRecord {
@@ -244,5 +264,38 @@ impl RunningCall {
         let partition = self.shared.layout.partition(subject);
         partition
             .ok_or_else(|| StoreError::Unavailable(format!("`{subject}` is not a subject of the cluster")))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn calls_do_not_use_the_earlier_connection_of_a_slow_machine() {
+        let (known, calls) = watch::channel(Some(1));
+        let (sender, mut events) = mpsc::channel(1);
+        // The machine is busy: `Connected` has no room yet.
+        sender.send(StoreEvent::Connected).await.unwrap();
+        let passing = tokio::spawn(async move { pass_on(Some(2), &known, &sender).await });
+        tokio::task::yield_now().await;
+        assert_eq!(*calls.borrow(), None, "the earlier connection is lost");
+        assert_eq!(events.recv().await, Some(StoreEvent::Connected));
+        assert_eq!(events.recv().await, Some(StoreEvent::Connected));
+        assert!(passing.await.unwrap());
+    }
+
+    #[tokio::test]
+    async fn the_machine_learns_of_a_connection_before_its_calls() {
+        let (known, calls) = watch::channel(None);
+        let (sender, mut events) = mpsc::channel(1);
+        assert!(pass_on(Some(1), &known, &sender).await);
+        assert_eq!(*calls.borrow(), Some(1));
+        assert_eq!(events.recv().await, Some(StoreEvent::Connected));
+        assert!(pass_on(None, &known, &sender).await);
+        assert_eq!(*calls.borrow(), None);
+        assert!(events.try_recv().is_err(), "a loss is no new connection");
+        drop(events);
+        assert!(!pass_on(Some(2), &known, &sender).await);
     }
 }

@@ -3,6 +3,7 @@
 //! A log on a thread of its own. The thread reports to each caller when its data is written (and synced, if the rules
 //! say so). All data that waits at one time shares one write and one `fsync`.
 
+use std::collections::VecDeque;
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
@@ -55,14 +56,31 @@ pub enum NotKept {
     Closed,
     /// The write or the sync failed.
     Failed(String),
+    /// The storage thread ended before the close, with this message of a panic. Nothing is written until a restart.
+    Ended(Arc<str>),
 }
 
 impl std::fmt::Display for NotKept {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(match self {
-            Self::Closed => "the log is closed",
-            Self::Failed(error) => error,
-        })
+        match self {
+            Self::Closed => f.write_str("the log is closed"),
+            Self::Failed(error) => f.write_str(error),
+            Self::Ended(panic) => {
+                write!(
+                    f,
+                    "the storage thread ended by a panic (a bug): {panic}. Restart the gateway"
+                )
+            }
+        }
+    }
+}
+
+/// The callback for the end of the thread before the close.
+pub(super) struct OnEnd(pub(super) Box<dyn FnOnce(&NotKept) + Send>);
+
+impl std::fmt::Debug for OnEnd {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("OnEnd")
     }
 }
 
@@ -159,6 +177,9 @@ pub(super) struct Inbox {
     pub(super) closing: bool,
     /// The thread has taken the last data that it writes.
     pub(super) has_ended: bool,
+    /// Why the thread ended before the close.
+    pub(super) ended_by: Option<NotKept>,
+    pub(super) on_end: Option<OnEnd>,
     /// A snapshot was written, or could not be.
     pub(super) snapshot_ended: bool,
     /// Writing failed, and is not tried again before this.
@@ -215,6 +236,9 @@ impl Store {
             },
             sync_at: None,
             snapshot: None,
+            waiting: VecDeque::new(),
+            in_hand: VecDeque::new(),
+            is_written: false,
         };
         let thread = std::thread::Builder::new()
             .name("storage".into())
@@ -230,12 +254,15 @@ impl Store {
     /// Reserves `bytes` of the quota. `Ok(None)`: not now. `Err`: never.
     ///
     /// # Errors
-    /// `bytes` exceeds the whole quota or the largest payload of a record.
-    pub fn reserve(&self, bytes: u64) -> Result<Option<Share>, NeverFits> {
+    /// `bytes` exceeds the whole quota or the largest payload of a record, or the thread ended before the close.
+    pub fn reserve(&self, bytes: u64) -> Result<Option<Share>, ReserveError> {
         if !self.quota.could_hold(bytes) || bytes > super::record::MAX_PAYLOAD as u64 {
-            return Err(NeverFits);
+            return Err(ReserveError::NeverFits);
         }
         let inbox = self.inner.inbox();
+        if let Some(why @ NotKept::Ended(_)) = inbox.refusal() {
+            return Err(ReserveError::Ended(why));
+        }
         // After the end, no thread would write it.
         let failing = inbox.closing || inbox.failed_until.is_some_and(|until| Instant::now() < until);
         // One that is larger than all that may wait goes alone.
@@ -248,22 +275,23 @@ impl Store {
         }
     }
 
-    /// Takes data to append. Gives its number. A closed log refuses it at once, as if the write had failed.
+    /// Takes data to append. Gives its number. A log whose thread has ended refuses it at once, as if the write had
+    /// failed.
     pub fn append(&self, mut append: Append) -> u64 {
         let mut inbox = self.inner.inbox();
         let seq = inbox.next_seq;
         inbox.next_seq += 1;
-        inbox.waiting_bytes += append.bytes();
         if append.purpose == Purpose::Unread {
             self.inner.backlog.fetch_add(append.items as u64, Relaxed);
         }
-        if inbox.has_ended {
+        if let Some(why) = inbox.refusal() {
             // The callback may use this store.
             drop(inbox);
-            append.finish(Err(NotKept::Closed));
+            append.finish(Err(why));
             self.inner.give_back(vec![append]);
             return seq;
         }
+        inbox.waiting_bytes += append.bytes();
         inbox.appends.push((seq, append));
         drop(inbox);
         self.inner.come.notify_one();
@@ -301,6 +329,19 @@ impl Store {
     /// Items on disk (or on their way) that are not in memory.
     pub fn backlog(&self) -> u64 {
         self.inner.backlog.load(Relaxed)
+    }
+
+    /// Calls back with the reason if the thread ends before the close. From then on, nothing is written or read.
+    pub fn on_end(&self, call: impl FnOnce(&NotKept) + Send + 'static) {
+        let mut inbox = self.inner.inbox();
+        let ended_by = inbox.ended_by.clone();
+        match ended_by {
+            None => inbox.on_end = Some(OnEnd(Box::new(call))),
+            Some(why) => {
+                drop(inbox);
+                call(&why);
+            }
+        }
     }
 
     /// Takes the results of the thread. A caller that keeps an order puts them in place before it calls
@@ -351,14 +392,28 @@ impl Drop for Store {
     }
 }
 
-/// Larger than the whole quota.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct NeverFits;
+/// The reason why the log never has room for data.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ReserveError {
+    /// It is larger than the whole quota or the largest record.
+    NeverFits,
+    /// The storage thread ended before the close.
+    Ended(NotKept),
+}
 
 impl Inbox {
     fn can_ask(&self) -> bool {
         let rests = self.unread_until.is_some_and(|until| Instant::now() < until);
-        self.reading == Reading::Idle && !rests
+        self.reading == Reading::Idle && !rests && !self.has_ended
+    }
+
+    /// Why no thread takes data any more. After the close, an earlier panic no longer matters.
+    fn refusal(&self) -> Option<NotKept> {
+        let why = || match &self.ended_by {
+            Some(why) if !self.closing => why.clone(),
+            _ => NotKept::Closed,
+        };
+        self.has_ended.then(why)
     }
 }
 

@@ -2,13 +2,16 @@
 
 //! The thread of a store: it writes all waiting data at once, notifies those who wait, reads back, and syncs in time.
 
+use std::any::Any;
+use std::collections::VecDeque;
 use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::log::{Log, ReadBack};
 use super::snapshot::Underway;
-use super::store::{Append, NotKept, READ_BYTES, Reading, StoreInner};
+use super::store::{Append, NotKept, OnEnd, READ_BYTES, Reading, StoreInner};
 use super::syncer::Syncer;
 use super::{Fsync, Joins, Saving, State};
 
@@ -31,6 +34,12 @@ pub(super) struct Worker {
     pub(super) sync_at: Option<Instant>,
     /// The snapshot that is being written.
     pub(super) snapshot: Option<Underway>,
+    /// Data of this round that the log does not have yet.
+    pub(super) waiting: VecDeque<(u64, Append)>,
+    /// Data that the log has, and whose caller waits for the result.
+    pub(super) in_hand: VecDeque<Append>,
+    /// Whether all of `in_hand` is written.
+    pub(super) is_written: bool,
 }
 
 /// The work of one round.
@@ -42,8 +51,14 @@ struct Work {
 }
 
 impl Worker {
-    /// Until the store is closed.
+    /// Until the store is closed. After a panic, all callers that wait get an answer.
     pub(super) fn run(mut self) {
+        if let Err(panic) = catch_unwind(AssertUnwindSafe(|| self.work())) {
+            self.abandon(message(&*panic));
+        }
+    }
+
+    fn work(&mut self) {
         loop {
             // Any state by then is part of the next write.
             let wanted = self.snapshot.is_none() && self.log.wants_snapshot();
@@ -167,14 +182,19 @@ impl Worker {
     /// Whether all of it is written.
     fn write(&mut self, appends: Vec<(u64, Append)>) -> bool {
         let mut all = true;
-        let mut written = Vec::new();
-        let mut appends = appends.into_iter().peekable();
+        self.waiting.extend(appends);
         loop {
-            let mut result = Ok(());
-            while let Some((seq, append)) = appends.next_if(|_| self.log.buffered() < WRITE_BYTES) {
+            let mut result: io::Result<()> = Ok(());
+            self.is_written = false;
+            while self.log.buffered() < WRITE_BYTES
+                && let Some((seq, append)) = self.waiting.pop_front()
+            {
                 let head = (seq, append.tag, u32::try_from(append.items).unwrap_or(u32::MAX));
-                result = result.and_then(|()| self.log.append(head, append.purpose, &append.payload));
-                written.push(append);
+                self.in_hand.push_back(append);
+                let Some(append) = self.in_hand.back().filter(|_| result.is_ok()) else {
+                    continue;
+                };
+                result = self.log.append(head, append.purpose, &append.payload);
             }
             // A failed append leaves the buffer as it was. The buffer is dropped with it, so that data tried together
             // fails together.
@@ -188,17 +208,18 @@ impl Worker {
                 }
                 Fsync::Never => result,
             };
-            all &= result.is_ok();
-            self.report(std::mem::take(&mut written), result);
-            if appends.peek().is_none() {
+            self.is_written = result.is_ok();
+            all &= self.is_written;
+            self.report(result);
+            if self.waiting.is_empty() {
                 return all;
             }
         }
     }
 
     /// Reports to each caller. Data that is not kept, and is not in memory, returns to the owner.
-    fn report(&mut self, mut appends: Vec<Append>, result: io::Result<()>) {
-        if appends.is_empty() && result.is_ok() {
+    fn report(&mut self, result: io::Result<()>) {
+        if self.in_hand.is_empty() && result.is_ok() {
             return;
         }
         if let Err(error) = &result {
@@ -207,12 +228,45 @@ impl Worker {
         let result = result.map_err(|error| NotKept::Failed(error.to_string()));
         // Before the answers: a sender that comes again at once is refused.
         self.inner.inbox().failed_until = result.is_err().then(|| Instant::now() + RETRY);
-        for append in &mut appends {
-            append.finish(result.clone());
-        }
         if result.is_err() {
-            self.inner.give_back(appends);
+            for append in &mut self.in_hand {
+                append.finish(result.clone());
+            }
+            self.inner.give_back(std::mem::take(&mut self.in_hand).into());
         }
+        // One by one: if a callback panics, its data is on disk and must not return to the owner.
+        while let Some(mut append) = self.in_hand.pop_front() {
+            append.finish(Ok(()));
+        }
+    }
+
+    /// Answers all callers that wait: no thread writes their data any more. The store refuses later data.
+    fn abandon(&mut self, panic: &str) {
+        let why = NotKept::Ended(panic.into());
+        self.count_failure("thread");
+        tracing::error!(component = &*self.inner.owner, %why, "storage failed");
+        let mut inbox = self.inner.inbox();
+        inbox.has_ended = true;
+        inbox.ended_by = Some(why.clone());
+        let (appends, room, on_end) = (
+            std::mem::take(&mut inbox.appends),
+            inbox.room.take(),
+            inbox.on_end.take(),
+        );
+        drop(inbox);
+        drop(room);
+        if let Some(OnEnd(call)) = on_end {
+            call(&why);
+        }
+        let mut rest: Vec<Append> = std::mem::take(&mut self.in_hand).into();
+        if self.is_written {
+            rest.drain(..).for_each(|mut append| answer(&mut append, Ok(())));
+        }
+        let waiting = std::mem::take(&mut self.waiting).into_iter().chain(appends);
+        rest.extend(waiting.map(|(_, append)| append));
+        rest.iter_mut()
+            .for_each(|append| answer(append, Err(why.clone())));
+        self.inner.give_back(rest);
     }
 
     fn read(&mut self) {
@@ -265,13 +319,17 @@ impl Worker {
         }
     }
 
-    fn complain(&self, operation: &'static str, error: &io::Error) {
+    fn count_failure(&self, operation: &'static str) {
         metrics::counter!(
             "tidegate_storage_failures_total",
             "component" => self.inner.owner.clone(),
             "operation" => operation
         )
         .increment(1);
+    }
+
+    fn complain(&self, operation: &'static str, error: &io::Error) {
+        self.count_failure(operation);
         // At most once a RETRY: nothing is taken before the disk is tried again.
         tracing::warn!(component = &*self.inner.owner, operation, %error, "storage failed");
     }
@@ -290,4 +348,17 @@ impl Worker {
         let owner = || self.inner.owner.to_string();
         metrics::gauge!("tidegate_storage_bytes", "component" => owner()).set(self.log.bytes() as f64);
     }
+}
+
+/// Reports a result. If the callback panics too, the other callers get their answers all the same.
+fn answer(append: &mut Append, result: Result<(), NotKept>) {
+    // The log has the panic already.
+    let _ = catch_unwind(AssertUnwindSafe(|| append.finish(result)));
+}
+
+/// The message of a panic.
+fn message(panic: &(dyn Any + Send)) -> &str {
+    let text = panic.downcast_ref::<&'static str>().copied();
+    let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
+    text.unwrap_or("a panic without a message")
 }

@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 use tidegate_engine::{Key, Table, UnixNanos};
 use tidegate_promql::{Labels, Query};
+use tidegate_wal::Store;
 
 use super::account::Account;
 use super::downstream::Wiring;
@@ -74,6 +75,22 @@ impl Shared {
     pub fn wants_details(&self) -> bool {
         self.details.load(Relaxed)
     }
+
+    /// Shows it in the health check if the storage thread of this owner ends before the close of its log.
+    pub fn watch_log(self: &Arc<Self>, owner: &str, store: &Store) {
+        let (shared, path) = (self.clone(), path_of_log(owner));
+        store.on_end(move |why| shared.health.trouble(&path, Some(why.to_string())));
+    }
+
+    /// Removes the problem of a log that is closed. The next log of this owner may work.
+    pub fn leave_log(&self, owner: &str) {
+        self.health.trouble(&path_of_log(owner), None);
+    }
+}
+
+/// The name of a log among the problems: its owner may have another problem.
+fn path_of_log(owner: &str) -> String {
+    format!("{owner}::storage")
 }
 
 /// A value that its owner replaces. Readers get the newest.

@@ -36,6 +36,20 @@ fn signed(items: usize) -> i64 {
     i64::try_from(items).unwrap_or(i64::MAX)
 }
 
+/// Whether the write of a record has failed, so that the disk does not have its batch.
+#[derive(Clone, Debug, Default)]
+pub(super) struct WriteFailure(Arc<AtomicBool>);
+
+impl WriteFailure {
+    pub(super) fn set(&self) {
+        self.0.store(true, Relaxed);
+    }
+
+    pub(super) fn is_set(&self) -> bool {
+        self.0.load(Relaxed)
+    }
+}
+
 /// Guards one record on disk whose batch is in memory too. Dropping the guard settles the record, so that the
 /// store may delete it, unless `keep` was called.
 pub(super) struct AckGuard {
@@ -45,6 +59,7 @@ pub(super) struct AckGuard {
     seq: u64,
     items: usize,
     keeps: AtomicBool,
+    failure: WriteFailure,
 }
 
 impl AckGuard {
@@ -56,6 +71,7 @@ impl AckGuard {
         seq: u64,
         items: usize,
         keeps: bool,
+        failure: WriteFailure,
     ) -> Self {
         Self {
             store,
@@ -63,7 +79,13 @@ impl AckGuard {
             seq,
             items,
             keeps: keeps.into(),
+            failure,
         }
+    }
+
+    /// Whether the write of the record fails, now or later.
+    pub(super) fn failure(&self) -> &WriteFailure {
+        &self.failure
     }
 
     /// Keeps the record on disk for the next run.

@@ -26,6 +26,7 @@ use std::time::{Duration, Instant};
 
 use parking_lot::{Mutex, MutexGuard};
 use smallvec::SmallVec;
+use tidegate_wal::NotKept;
 use tokio::sync::oneshot;
 
 use super::ack_guard::AckGuard;
@@ -147,12 +148,14 @@ impl Limiter {
 }
 
 /// The reason why a queue has no capacity for a batch.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CapacityError {
     /// Other batches use the capacity now.
     Full,
     /// The batch exceeds the limit of the empty queue.
     TooLarge,
+    /// The storage takes no batch any more.
+    Storage(NotKept),
 }
 
 impl QueueCapacity {

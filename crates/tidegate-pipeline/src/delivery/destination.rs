@@ -14,6 +14,7 @@ use tokio::sync::{Notify, oneshot};
 use tokio::task::JoinHandle;
 use tracing::warn;
 
+use super::ack_guard::WriteFailure;
 use super::backpressure::Backpressure;
 use super::capacity::{CapacityError, QueueCapacity, QueuePermit};
 use super::config::{Delivery, OnFull, QueueConfig, StorageMode};
@@ -281,6 +282,10 @@ impl<A: Attempt> Consumer for Destination<A> {
                 Err(inner.refuse("has a full sending queue", delay))
             }
             (OnFull::Refuse, CapacityError::TooLarge) => Err(inner.refuse_for_good(batch)),
+            (OnFull::Refuse, CapacityError::Storage(why)) => {
+                let why = format!("{}: storage: {why}", inner.context.path);
+                Err(Refused::busy(why, STORAGE_RETRY_AFTER))
+            }
         }
     }
 
@@ -295,13 +300,18 @@ impl<A: Attempt> Consumer for Destination<A> {
             Role::Follow => return inner.drop_as_follower(inner.pass_over(batch, flow)),
             Role::Drop => return inner.drop_as_follower(batch),
         }
-        let placement = placement.or_else(|| inner.reserve(&batch).ok());
+        let placement = placement.map_or_else(|| inner.reserve(&batch), Ok);
         if inner.batching.is_some() {
             batch.batching.clone_from(&inner.batching);
         }
         match placement {
-            Some(placement) => inner.take(batch, placement, flow),
-            None => inner.lose_batch(&batch, Reason::QueueFull, "the sending queue is full"),
+            Ok(placement) => inner.take(batch, placement, flow),
+            Err(CapacityError::Storage(why)) => {
+                inner.lose_batch(&batch, Reason::QueueFull, &format!("storage: {why}"));
+            }
+            Err(CapacityError::Full | CapacityError::TooLarge) => {
+                inner.lose_batch(&batch, Reason::QueueFull, "the sending queue is full");
+            }
         }
     }
 
@@ -364,10 +374,12 @@ impl<A: Attempt> DestinationInner<A> {
         match (placement, self.spill.get()) {
             (Placement::Both(mut permit, share), Some(spill)) => {
                 let batch = stored::encode(batch);
+                let failure = WriteFailure::default();
                 let options = AppendOptions {
                     share: Some(share),
                     claimed: true,
-                    done: Some(self.wait_for(spill, flow)),
+                    done: Some(self.wait_for(spill, failure.clone(), flow)),
+                    failure,
                 };
                 permit.set_ack(spill.append(&batch, &cursor, options));
                 self.enqueue(batch, permit, flow);
@@ -376,10 +388,15 @@ impl<A: Attempt> DestinationInner<A> {
                 let options = AppendOptions {
                     share: Some(share),
                     claimed: batch.items() == 0,
-                    done: Some(self.wait_for(spill, flow)),
+                    done: Some(self.wait_for(spill, WriteFailure::default(), flow)),
+                    ..AppendOptions::default()
                 };
                 spill.append(&stored::encode(batch), &cursor, options);
-                self.wake.notify_one();
+                if self.ended.load(SeqCst) {
+                    self.lose_unstored(spill);
+                } else {
+                    self.wake.notify_one();
+                }
             }
             (Placement::Memory(permit) | Placement::Both(permit, _), _) => {
                 self.enqueue(batch, permit, flow);
@@ -409,13 +426,17 @@ impl<A: Attempt> DestinationInner<A> {
         self.queue(ExportRequest::new(batch), permit);
     }
 
-    /// Delays the answer until the batch is written. A failed write refuses the batch if the mode promises
-    /// storage. A closed log always refuses it, because nobody takes the batch back into memory.
-    fn wait_for(&self, spill: &Spill, flow: &mut Flow) -> Done {
+    /// Delays the answer until the batch is written. A failed write, or the end of the storage thread, refuses the
+    /// batch if the mode promises storage. Without the promise, the batch returns to memory. A closed log always
+    /// refuses it, because nobody takes the batch back into memory.
+    fn wait_for(&self, spill: &Spill, failure: WriteFailure, flow: &mut Flow) -> Done {
         let (answer, result) = oneshot::channel();
         flow.wait_for(result);
         let (promises, path) = (spill.promises(), self.context.path.clone());
         Done(Box::new(move |written| {
+            if written.is_err() {
+                failure.set();
+            }
             let written = match written {
                 Err(why) if promises || why == NotKept::Closed => Err(format!("{path}: storage: {why}")),
                 _ => Ok(PushOutcome::default()),

@@ -337,6 +337,11 @@ impl<A: Attempt> DestinationInner<A> {
         self.machine().enqueue(Instant::now(), export, permits);
         if self.ended.load(SeqCst) {
             self.give_up();
+            // The log may be closed: then nobody else collects the batch.
+            self.spill
+                .get()
+                .into_iter()
+                .for_each(|spill| self.lose_unstored(spill));
         } else {
             self.go_on();
         }

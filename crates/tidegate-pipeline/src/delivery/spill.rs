@@ -10,16 +10,18 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use parking_lot::Mutex;
+use tidegate_wal::store::ReserveError;
 use tidegate_wal::{
     Append, Completions, Done, Purpose, READ_BYTES, ReadRoom, Recovered, Share, State, Storage, Store,
     snapshot,
 };
 use tokio::sync::Notify;
 
-use super::ack_guard::{AckGuard, ItemCounter};
+use super::ack_guard::{AckGuard, ItemCounter, WriteFailure};
 use super::capacity::{CapacityError, QueueCapacity, QueuePermit};
 use super::config::StorageMode;
-use super::export_request::ExportRequest;
+use super::export_request::{BatchKey, ExportRequest};
 use super::stored;
 use super::temporality::Conversion;
 use crate::batch::{Batch, Signal};
@@ -36,6 +38,15 @@ pub(super) struct Spill {
     first_seq: u64,
     /// The file for the positions of the conversion at the stop, if the batches don't carry them.
     at_stop: Option<(PathBuf, Arc<Conversion>)>,
+    /// The requests that only the disk has since the stop, if it can write them.
+    kept: Mutex<Vec<KeptRequest>>,
+}
+
+/// A request that the next run finds, unless the write of a record has failed.
+pub(super) struct KeptRequest {
+    pub(super) batch_key: BatchKey,
+    pub(super) items: usize,
+    pub(super) failures: Vec<WriteFailure>,
 }
 
 /// The options of one append.
@@ -47,6 +58,8 @@ pub(super) struct AppendOptions {
     pub(super) claimed: bool,
     /// Called after the write, with its result.
     pub(super) done: Option<Done>,
+    /// Set by `done` if the write of a claimed batch has failed.
+    pub(super) failure: WriteFailure,
 }
 
 /// The placement of a batch, with its reserved capacity.
@@ -98,6 +111,7 @@ impl Spill {
         let opened = opening.await.map_err(|error| context.error(error.to_string()))?;
         let (store, recovered) =
             opened.map_err(|error| context.error(format!("sending_queue::storage: `{shown}`: {error}")))?;
+        context.shared.watch_log(&context.path, &store);
         let store = Arc::new(store);
         let spill = Self {
             first_seq: store.next_seq(),
@@ -106,6 +120,7 @@ impl Spill {
             claimed: ItemCounter::default(),
             restored: ItemCounter::default(),
             at_stop,
+            kept: Mutex::default(),
         };
         let found = recovered.items.iter().sum::<u64>();
         spill.restored.add(usize::try_from(found).unwrap_or(usize::MAX));
@@ -132,13 +147,19 @@ impl Spill {
             // Without a promise to store, a failed disk does not refuse a batch that fits into memory.
             (_, _) if self.mode == StorageMode::Spill => capacity.reserve(batch).map(Placement::Memory),
             (Ok(None), _) => Err(CapacityError::Full),
-            (Err(_), _) => Err(CapacityError::TooLarge),
+            (Err(ReserveError::NeverFits), _) => Err(CapacityError::TooLarge),
+            (Err(ReserveError::Ended(why)), _) => Err(CapacityError::Storage(why)),
         }
     }
 
     /// Appends a batch. A claimed one is in memory too: its guard settles it.
     pub(super) fn append(&self, batch: &Batch, cursor: &[u8], options: AppendOptions) -> AckGuard {
-        let AppendOptions { share, claimed, done } = options;
+        let AppendOptions {
+            share,
+            claimed,
+            done,
+            failure,
+        } = options;
         let seq = self.store.append(Append {
             tag: batch.signal() as u8,
             items: batch.items(),
@@ -154,13 +175,13 @@ impl Spill {
         if claimed {
             self.claimed.add(batch.items());
         }
-        self.ack_guard(seq, batch.items(), !claimed)
+        self.ack_guard(seq, batch.items(), !claimed, failure)
     }
 
-    fn ack_guard(&self, seq: u64, items: usize, keeps: bool) -> AckGuard {
+    fn ack_guard(&self, seq: u64, items: usize, keeps: bool, failure: WriteFailure) -> AckGuard {
         let restored = (seq < self.first_seq).then(|| self.restored.clone());
         let counts = std::iter::once(self.claimed.clone()).chain(restored).collect();
-        AckGuard::new(self.store.clone(), counts, seq, items, keeps)
+        AckGuard::new(self.store.clone(), counts, seq, items, keeps, failure)
     }
 
     /// Unsettled items of all batches on disk, including those that are in memory too.
@@ -230,9 +251,8 @@ impl Spill {
                         ExportRequest::new(batch)
                     };
                     reloaded.claimed += items as usize;
-                    reloaded
-                        .exports
-                        .push((export, Some(self.ack_guard(seq, items as usize, false))));
+                    let ack = self.ack_guard(seq, items as usize, false, WriteFailure::default());
+                    reloaded.exports.push((export, Some(ack)));
                 }
                 None => {
                     self.store.release(seq);
@@ -263,6 +283,34 @@ impl Spill {
     pub(super) fn taken(&self, reloaded: &Reloaded) {
         self.store.taken(reloaded.items);
         self.claimed.add(reloaded.claimed);
+    }
+
+    /// Notes a request that only the disk has from now on.
+    pub(super) fn note_kept(&self, request: KeptRequest) {
+        self.kept.lock().push(request);
+    }
+
+    /// Takes the kept requests that the disk could not write.
+    pub(super) fn take_unwritten(&self) -> Vec<KeptRequest> {
+        let mut kept = self.kept.lock();
+        let is_unwritten = |request: &KeptRequest| request.failures.iter().any(WriteFailure::is_set);
+        let (unwritten, rest) = std::mem::take(&mut *kept).into_iter().partition(is_unwritten);
+        *kept = rest;
+        unwritten
+    }
+
+    /// Ends the storage thread by a panic.
+    #[cfg(test)]
+    pub(super) fn break_thread(&self) {
+        let broken = |kept: Result<(), tidegate_wal::NotKept>| assert!(kept.is_err(), "broken by the test");
+        self.store.append(Append {
+            tag: 0,
+            items: 0,
+            payload: Default::default(),
+            purpose: Purpose::Claimed,
+            done: Some(Done(Box::new(broken))),
+            share: None,
+        });
     }
 
     /// Writes all pending records and closes the log. Blocks the thread.

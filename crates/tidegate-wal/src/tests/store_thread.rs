@@ -3,6 +3,7 @@
 //! A store, and the answers of its thread.
 
 use super::*;
+use crate::store::ReserveError;
 
 fn store(directory: &TempDir, fsync: Fsync, quota: u64) -> (Store, Recovered, Arc<Notify>) {
     let notify = Arc::new(Notify::new());
@@ -220,4 +221,79 @@ async fn a_closed_log_refuses_data_and_gives_back_what_no_one_else_has() {
     drop(store);
     let (_, recovered, _) = self::store(&directory, Fsync::Never, u64::MAX);
     assert_eq!(recovered.records, 0);
+}
+
+/// Data whose callback says that it has begun, waits for `go`, and then ends the thread if `go` says so.
+fn held() -> (Append, oneshot::Receiver<()>, std::sync::mpsc::SyncSender<bool>) {
+    let (begun, begins) = oneshot::channel();
+    let (go, goes) = std::sync::mpsc::sync_channel(1);
+    let append = Append {
+        done: Some(Done(Box::new(move |_| {
+            begun.send(()).unwrap();
+            assert!(goes.recv() == Ok(false), "broken by the test");
+        }))),
+        ..data("held", true).0
+    };
+    (append, begins, go)
+}
+
+#[tokio::test]
+async fn a_panic_of_the_thread_is_the_answer_for_all_who_wait_or_come() {
+    let directory = tempfile::tempdir().unwrap();
+    let (store, _, notify) = store(&directory, Fsync::Never, u64::MAX);
+    let (ended, reason) = oneshot::channel();
+    store.on_end(move |why| ended.send(why.to_string()).unwrap());
+    let (breaking, begins, go) = held();
+    store.append(breaking);
+    begins.await.unwrap();
+    let (claimed, of_claimed) = data("in memory", true);
+    store.append(claimed);
+    let (unread, of_unread) = data("nobody has it", false);
+    store.append(unread);
+    go.send(true).unwrap();
+    let answers = async { [of_claimed.await, of_unread.await] };
+    let in_time = tokio::time::timeout(Duration::from_secs(10), answers).await;
+    let why = NotKept::Ended("broken by the test".into());
+    assert_eq!(in_time, Ok([Ok(Err(why.clone())), Ok(Err(why.clone()))]));
+    assert_eq!(reason.await.unwrap(), why.to_string());
+    notify.notified().await;
+    let completions = store.collect();
+    assert_eq!(completions.failed.len(), 1);
+    assert_eq!(&*completions.failed[0].payload[0], b"nobody has it");
+    store.taken(completions.items);
+    assert_eq!(store.backlog(), 0);
+
+    assert_eq!(store.reserve(10).unwrap_err(), ReserveError::Ended(why.clone()));
+    assert!(!store.can_ask(), "nothing would be read");
+    let (late, answer) = data("late", true);
+    store.append(late);
+    assert_eq!(answer.await, Ok(Err(why.clone())));
+    let (ended, reason) = oneshot::channel();
+    store.on_end(move |why| ended.send(why.clone()).unwrap());
+    assert_eq!(reason.await, Ok(why), "a late caller learns it too");
+    store.close();
+    let (late, answer) = data("late", true);
+    store.append(late);
+    assert_eq!(answer.await, Ok(Err(NotKept::Closed)));
+}
+
+#[tokio::test]
+async fn data_that_is_written_before_a_panic_of_the_thread_is_kept() {
+    let directory = tempfile::tempdir().unwrap();
+    let (store, ..) = self::store(&directory, Fsync::Never, u64::MAX);
+    let (first, begins, go) = held();
+    store.append(first);
+    begins.await.unwrap();
+    // One write takes both of these.
+    let (breaking, _begins, breaks) = held();
+    store.append(breaking);
+    let (unread, answer) = data("on disk", false);
+    store.append(unread);
+    go.send(false).unwrap();
+    breaks.send(true).unwrap();
+    assert_eq!(answer.await, Ok(Ok(())));
+    assert!(store.collect().failed.is_empty(), "it would be there twice");
+    drop(store);
+    let (_, recovered, _) = self::store(&directory, Fsync::Never, u64::MAX);
+    assert_eq!(recovered.records, 3);
 }

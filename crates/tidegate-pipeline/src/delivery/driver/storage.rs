@@ -17,7 +17,7 @@ use crate::delivery::destination::{Attempt, DestinationInner};
 use crate::delivery::export_request::{BatchKey, ExportRequest};
 use crate::delivery::machine::Load;
 use crate::delivery::outcome::Loss;
-use crate::delivery::spill::{AppendOptions, Spill};
+use crate::delivery::spill::{AppendOptions, KeptRequest, Spill};
 
 impl<A: Attempt> DestinationInner<A> {
     /// Opens the disk part of the queue, if the queue has one.
@@ -111,8 +111,17 @@ impl<A: Attempt> DestinationInner<A> {
             return load.batches().iter().cloned().for_each(drain_handler);
         }
         let Some(spill) = self.spill.get() else { return };
-        if !acks.is_empty() && acks.len() == permits.len() {
-            acks.into_iter().for_each(super::super::ack_guard::AckGuard::keep);
+        let is_written = !acks.iter().any(|ack| ack.failure().is_set());
+        if !acks.is_empty() && acks.len() == permits.len() && is_written {
+            for ack in &acks {
+                ack.keep();
+            }
+            // The disk may not have them yet, and fail.
+            spill.note_kept(KeptRequest {
+                batch_key: load.batch_key(),
+                items: load.items(),
+                failures: acks.iter().map(|ack| ack.failure().clone()).collect(),
+            });
         } else {
             // The guards of joined batches are settled when the permits are dropped. The store writes these
             // records before.
@@ -129,17 +138,33 @@ impl<A: Attempt> DestinationInner<A> {
         let _ = tokio::task::spawn_blocking(move || {
             let Some(spill) = inner.spill.get() else { return };
             spill.close();
-            for (export, ack) in spill.collect().exports {
-                match (ack, export.batches().first()) {
-                    (Some(ack), _) => ack.keep(),
-                    (None, Some(batch)) => {
-                        inner.lose_batch(batch, Reason::Shutdown, "it could not be stored");
-                        spill.forget(batch.items());
-                    }
-                    (None, None) => {}
-                }
-            }
+            inner.context.shared.leave_log(&inner.context.path);
+            inner.lose_unstored(spill);
         })
         .await;
+    }
+
+    /// Counts what could not be stored as lost, after the stop: the memory does not have it either. A batch that comes
+    /// last finds the log closed, so its thread calls this too.
+    pub(in crate::delivery) fn lose_unstored(&self, spill: &Spill) {
+        const WHY: &str = "it could not be stored";
+        for (export, ack) in spill.collect().exports {
+            match (ack, export.batches().first()) {
+                (Some(ack), _) => ack.keep(),
+                (None, Some(batch)) => {
+                    self.lose_batch(batch, Reason::Shutdown, WHY);
+                    spill.forget(batch.items());
+                }
+                (None, None) => {}
+            }
+        }
+        for KeptRequest { batch_key, items, .. } in spill.take_unwritten() {
+            let loss = Loss {
+                items,
+                reason: Reason::Shutdown,
+                why: WHY.to_owned(),
+            };
+            self.lose(Instant::now(), &batch_key, &loss);
+        }
     }
 }

@@ -130,6 +130,12 @@ impl Run {
         self.peer.got.lock().clone()
     }
 
+    /// The items that the stop has cost, and those that still count as held.
+    fn lost_and_held(&self) -> (u64, u64) {
+        let balance = self.ledger.balance();
+        (balance.dropped[Reason::Shutdown as usize], balance.held())
+    }
+
     async fn stop(&self) {
         self.destination
             .stop(Instant::now() + Duration::from_secs(20))
@@ -324,12 +330,75 @@ async fn a_batch_that_comes_after_the_stop_is_refused() {
         run.destination.admit(&late, &mut flow).unwrap();
         run.permit(2);
         run.stop().await;
+        run.ledger.enter(1);
         run.destination.consume(late, &mut flow);
         let refused = flow.settled().await.unwrap_err();
         assert!(
             refused.reason.contains("the log is closed"),
             "{mode:?}: {refused}"
         );
+        assert_eq!(run.lost_and_held(), (1, 0), "{mode:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_batch_with_room_in_memory_after_the_stop_is_not_held() {
+    for mode in [StorageMode::Spill, StorageMode::Always] {
+        let directory = tempfile::tempdir().unwrap();
+        let run = start(queue(mode), Some(storage(directory.path(), 1 << 20))).await;
+        let (late, mut flow) = (batch("late"), Flow::waited_for());
+        run.destination.admit(&late, &mut flow).unwrap();
+        run.stop().await;
+        run.ledger.enter(1);
+        run.destination.consume(late, &mut flow);
+        assert_eq!(run.lost_and_held(), (1, 0), "{mode:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_batch_that_the_disk_refused_is_not_held_after_the_stop() {
+    let directory = tempfile::tempdir().unwrap();
+    let run = start(
+        queue(StorageMode::Always),
+        Some(storage(directory.path(), 1 << 20)),
+    )
+    .await;
+    std::fs::remove_dir_all(directory.path()).unwrap();
+    run.send("batch 0").await.unwrap_err();
+    run.destination.stop(Instant::now()).await;
+    assert_eq!(run.lost_and_held(), (1, 0));
+}
+
+#[tokio::test]
+async fn the_end_of_the_storage_thread_is_shown_and_is_the_answer() {
+    for mode in [StorageMode::Spill, StorageMode::Always] {
+        let directory = tempfile::tempdir().unwrap();
+        let run = start(queue(mode), Some(storage(directory.path(), 1 << 20))).await;
+        let health = &run.destination.inner().context.shared.health;
+        run.destination.inner().spill.get().unwrap().break_thread();
+        let shown = async {
+            while health.troubles().is_empty() {
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+        };
+        tokio::time::timeout(Duration::from_secs(10), shown)
+            .await
+            .unwrap();
+        let trouble = health.troubles()["exporters::otlp/vendor::storage"].clone();
+        assert!(trouble.contains("broken by the test"), "{trouble}");
+        let sent = run.send("batch 0").await;
+        if mode == StorageMode::Always {
+            let refused = sent.unwrap_err();
+            assert!(refused.reason.contains("the storage thread ended"), "{refused}");
+            assert!(refused.retry_after.is_some());
+        } else {
+            sent.unwrap();
+            run.permit(1);
+            assert_eq!(run.got(1).await, texts(0..1), "memory has room for it");
+        }
+        run.stop().await;
+        assert_eq!(run.ledger.balance().held(), 0);
+        assert!(health.troubles().is_empty(), "the next log may work");
     }
 }
 
