@@ -143,6 +143,32 @@ async fn a_topic_is_computed_once_a_tick_for_all_its_readers() {
 }
 
 #[tokio::test]
+async fn a_slow_topic_delays_the_others_once() {
+    let (admin, _) = with_table("").await;
+    admin.base.shared.overview.set(overview(""));
+    let (release, released) = std::sync::mpsc::sync_channel::<()>(1);
+    let (computed, released) = (AtomicUsize::new(0), Mutex::new(released));
+    let text = move || {
+        if computed.fetch_add(1, Relaxed) == 0 {
+            std::thread::sleep(Duration::from_millis(400));
+        } else {
+            // It fails when the test ends.
+            let _ = released.lock().recv();
+        }
+        String::new()
+    };
+    admin.base.shared.own_metrics.set(OwnMetrics(Box::new(text)));
+    let path = "/api/v1/status/stream?topic=status/graph&topic=status/sources";
+    let mut lines = Lines::open(&admin.server.local(), path).await;
+    lines.event_named("status/sources").await;
+    for _ in 0..3 {
+        lines.event_named("status/graph").await;
+    }
+    drop(release);
+    lines.event_named("status/sources").await;
+}
+
+#[tokio::test]
 async fn durations_are_those_of_processors_and_empty_unless_measured() {
     let (admin, _) = with_table("").await;
     let (_, none) = get(&admin, "/api/v1/status/durations").await;
