@@ -134,7 +134,7 @@ impl Naming {
 /// The recorder of a page, with the names of the page.
 pub(super) struct Renaming {
     naming: Naming,
-    /// The metrics that [`OwnMetrics`] has. They are apart from the others, so that they can be rendered without them.
+    /// The metrics of [`OwnMetrics`]. Their own recorder renders them without the others.
     live: PrometheusRecorder,
     others: PrometheusRecorder,
 }
@@ -253,7 +253,7 @@ impl Rendering {
         without_absent(page)
     }
 
-    /// The metrics that [`OwnMetrics`] has.
+    /// The metrics of [`OwnMetrics`].
     pub(super) fn live_text(&self) -> String {
         without_absent(self.live.render())
     }

@@ -97,8 +97,8 @@ impl<T> Latest<T> {
     }
 }
 
-/// Renders some of the gateway's own metrics in Prometheus's text format, as components have recorded them: those that
-/// [`OwnMetrics::has`]. Pages show them every second, and all metrics take ten times as long.
+/// Renders some of the gateway's own metrics in Prometheus's text format, as components have recorded them. The text has only
+/// the metrics that [`OwnMetrics::has`] selects, because pages read it every second.
 pub struct OwnMetrics(pub Box<dyn Fn() -> String + Send + Sync>);
 
 impl OwnMetrics {

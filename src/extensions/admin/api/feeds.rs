@@ -34,7 +34,7 @@ const INTERVAL: Duration = Duration::from_secs(1);
 /// does not delay other topics.
 const MAX_REFRESH: Duration = Duration::from_millis(250);
 
-/// A topic that takes longer is computed apart from the others, until it takes less again.
+/// A topic that takes longer is computed separately from the others, until it takes less again.
 const SLOW: Duration = Duration::from_millis(250);
 
 /// A stream on which nothing happens shows with this interval that it is alive.
@@ -50,8 +50,9 @@ const DEFAULT: &str = "status/graph";
 const COMPOSITES: &str = "composites";
 
 /// The topics: pages below `/api/v1/` that cost little, and composites.
-const TOPICS: [&str; 10] = [
+const TOPICS: [&str; 11] = [
     DEFAULT,
+    "status/health",
     "status/config",
     "status/notices",
     "status/cluster",
@@ -248,7 +249,7 @@ impl Api {
             let (slow, quick): (Vec<&Feed>, Vec<&Feed>) =
                 feeds.into_iter().partition(|feed| feed.is_slow.load(Relaxed));
             for feed in slow {
-                self.compute_apart(feed.topic);
+                self.compute_alone(feed.topic);
             }
             if !quick.is_empty() {
                 let topics = quick.iter().map(|feed| feed.topic).collect();
@@ -259,7 +260,7 @@ impl Api {
     }
 
     /// Computes a slow topic in a task of its own, unless the last one still does.
-    fn compute_apart(self: &Arc<Self>, topic: &'static str) {
+    fn compute_alone(self: &Arc<Self>, topic: &'static str) {
         let is_idle = |feed: &&Feed| !feed.is_under_way.swap(true, Relaxed);
         if self.feeds.named(topic).filter(is_idle).is_none() {
             return;

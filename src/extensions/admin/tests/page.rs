@@ -68,6 +68,7 @@ async fn a_topic_is_the_page_of_the_api() {
     shared.health.enter(Phase::Ready);
     shared.overview.set(overview("one: 1\n"));
     for topic in [
+        "status/health",
         "status/config",
         "status/notices",
         "status/cluster",
@@ -101,6 +102,26 @@ async fn a_stream_without_topics_has_the_graph_and_an_unknown_topic_is_refused()
         refused["error"].as_str().unwrap().contains("status/graph"),
         "{refused}"
     );
+}
+
+#[tokio::test]
+async fn health_is_sent_only_when_it_changes() {
+    let (admin, _) = with_table("").await;
+    let shared = &admin.base.shared;
+    shared.health.enter(Phase::Ready);
+    shared.overview.set(overview(""));
+    let path = "/api/v1/status/stream?topic=status/graph&topic=status/health";
+    let mut lines = Lines::open(&admin.server.local(), path).await;
+    let page = lines.event_named("status/health").await;
+    assert_eq!(page["data"]["ready"], true);
+    assert_eq!(page["data"]["version"], crate::built::VERSION);
+    for _ in 0..2 {
+        assert_eq!(lines.event().await.0, "status/graph");
+    }
+    let trouble = "sending: refused";
+    shared.health.trouble("exporters::otlp", Some(trouble.to_owned()));
+    let page = lines.event_named("status/health").await;
+    assert_eq!(page["data"]["troubles"]["exporters::otlp"], trouble);
 }
 
 #[tokio::test]
