@@ -151,7 +151,7 @@ impl Prepared {
         };
         let renderings: Vec<_> = self.pages.iter().map(|(_, page)| page.rendering()).collect();
         if let Some(rendering) = renderings.first().cloned() {
-            let render = move || rendering.text();
+            let render = move || rendering.live_text();
             shared.own_metrics.set(OwnMetrics(Box::new(render)));
         }
         for (endpoint, page) in self.pages {

@@ -14,6 +14,7 @@ use super::config::{Detail, Listen};
 use super::instruments::Instruments;
 use super::old_names::OldNames;
 use super::views::Views;
+use crate::component::shared::OwnMetrics;
 
 /// Passes the metrics of a level, changed by the views.
 struct Levelled<R> {
@@ -133,43 +134,33 @@ impl Naming {
 /// The recorder of a page, with the names of the page.
 pub(super) struct Renaming {
     naming: Naming,
-    inner: PrometheusRecorder,
+    /// The metrics of [`OwnMetrics`]. Their own recorder renders them without the others.
+    live: PrometheusRecorder,
+    others: PrometheusRecorder,
 }
 
 impl Renaming {
     /// The recorder of a page with its descriptions, and its renderer.
     pub(super) fn new(listen: &Listen, attributes: &[(String, String)]) -> (Self, Rendering) {
         let naming = Naming::of(listen);
-        let mut builder = PrometheusBuilder::new();
-        let constant = listen.with_resource_constant_labels.as_ref();
-        let is_constant = |name: &str| constant.is_some_and(|selected| selected.has(name));
-        for (name, value) in attributes.iter().filter(|(name, _)| is_constant(name)) {
-            builder =
-                builder.add_global_label(name.replace(|c: char| !c.is_ascii_alphanumeric(), "_"), value);
+        let live = recorder(naming, listen, attributes, OwnMetrics::has);
+        let others = recorder(naming, listen, attributes, |name| !OwnMetrics::has(name));
+        let rendering = Rendering {
+            naming,
+            live: live.handle(),
+            others: others.handle(),
+        };
+        let renaming = Self { naming, live, others };
+        (renaming, rendering)
+    }
+
+    /// The recorder of a metric.
+    fn recorder(&self, key: &Key) -> &PrometheusRecorder {
+        if OwnMetrics::has(key.name()) {
+            &self.live
+        } else {
+            &self.others
         }
-        if !listen.without_scope_info {
-            builder = builder
-                .add_global_label("otel_scope_name", super::SCOPE)
-                .add_global_label("otel_scope_schema_url", "")
-                .add_global_label("otel_scope_version", env!("CARGO_PKG_VERSION"));
-        }
-        for described in CATALOGUE {
-            if let MetricKind::Histogram(bounds) = described.kind {
-                let name = Matcher::Full(naming.name(described).into_owned());
-                // It fails only without bounds, and then the metric would be a summary.
-                builder = match builder.set_buckets_for_metric(name, bounds) {
-                    Ok(builder) => builder,
-                    Err(_) => unreachable!("the catalogue has bounds for every histogram"),
-                };
-            }
-        }
-        let inner = builder.build_recorder();
-        for described in CATALOGUE {
-            let name = KeyName::from(naming.name(described).into_owned());
-            inner.describe_gauge(name, None, described.help.into());
-        }
-        let handle = inner.handle();
-        (Self { naming, inner }, Rendering { naming, handle })
     }
 
     fn key(&self, key: &Key) -> Key {
@@ -189,28 +180,69 @@ impl Recorder for Renaming {
     fn describe_histogram(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
 
     fn register_counter(&self, key: &Key, metadata: &Metadata<'_>) -> Counter {
-        self.inner.register_counter(&self.key(key), metadata)
+        self.recorder(key).register_counter(&self.key(key), metadata)
     }
 
     fn register_gauge(&self, key: &Key, metadata: &Metadata<'_>) -> Gauge {
-        self.inner.register_gauge(&self.key(key), metadata)
+        self.recorder(key).register_gauge(&self.key(key), metadata)
     }
 
     fn register_histogram(&self, key: &Key, metadata: &Metadata<'_>) -> Histogram {
-        self.inner.register_histogram(&self.key(key), metadata)
+        self.recorder(key).register_histogram(&self.key(key), metadata)
     }
+}
+
+/// A recorder of the metrics that `has` selects by their names in the catalogue, with their descriptions.
+fn recorder(
+    naming: Naming,
+    listen: &Listen,
+    attributes: &[(String, String)],
+    has: impl Fn(&str) -> bool,
+) -> PrometheusRecorder {
+    let mut builder = PrometheusBuilder::new();
+    let constant = listen.with_resource_constant_labels.as_ref();
+    let is_constant = |name: &str| constant.is_some_and(|selected| selected.has(name));
+    for (name, value) in attributes.iter().filter(|(name, _)| is_constant(name)) {
+        builder = builder.add_global_label(name.replace(|c: char| !c.is_ascii_alphanumeric(), "_"), value);
+    }
+    if !listen.without_scope_info {
+        builder = builder
+            .add_global_label("otel_scope_name", super::SCOPE)
+            .add_global_label("otel_scope_schema_url", "")
+            .add_global_label("otel_scope_version", env!("CARGO_PKG_VERSION"));
+    }
+    let described = || CATALOGUE.iter().filter(|described| has(described.name));
+    for described in described() {
+        if let MetricKind::Histogram(bounds) = described.kind {
+            let name = Matcher::Full(naming.name(described).into_owned());
+            // It fails only without bounds, and then the metric would be a summary.
+            builder = match builder.set_buckets_for_metric(name, bounds) {
+                Ok(builder) => builder,
+                Err(_) => unreachable!("the catalogue has bounds for every histogram"),
+            };
+        }
+    }
+    let recorder = builder.build_recorder();
+    for described in described() {
+        let name = KeyName::from(naming.name(described).into_owned());
+        recorder.describe_gauge(name, None, described.help.into());
+    }
+    recorder
 }
 
 /// Renders a page.
 #[derive(Clone)]
 pub(super) struct Rendering {
     naming: Naming,
-    handle: PrometheusHandle,
+    live: PrometheusHandle,
+    others: PrometheusHandle,
 }
 
 impl Rendering {
+    /// All metrics.
     pub(super) fn text(&self) -> String {
-        let mut page = self.handle.render();
+        let mut page = self.others.render();
+        page.push_str(&self.live.render());
         let fractions = CATALOGUE
             .iter()
             .filter(|described| described.kind == MetricKind::FractionCounter);
@@ -218,18 +250,28 @@ impl Rendering {
             let declared = format!("# TYPE {} ", self.naming.name(described));
             page = page.replace(&format!("{declared}gauge\n"), &format!("{declared}counter\n"));
         }
-        // Gauges without a value are not shown.
-        let is_shown = |line: &&str| line.starts_with('#') || !line.ends_with(" NaN\n");
-        if page.contains(" NaN\n") {
-            page.split_inclusive('\n').filter(is_shown).collect()
-        } else {
-            page
-        }
+        without_absent(page)
+    }
+
+    /// The metrics of [`OwnMetrics`].
+    pub(super) fn live_text(&self) -> String {
+        without_absent(self.live.render())
     }
 
     /// Sorts recorded values into buckets. Until then the recorder keeps each value.
     pub(super) fn tidy(&self) {
-        self.handle.run_upkeep();
+        self.live.run_upkeep();
+        self.others.run_upkeep();
+    }
+}
+
+/// A page without the gauges that have no value.
+fn without_absent(page: String) -> String {
+    let is_shown = |line: &&str| line.starts_with('#') || !line.ends_with(" NaN\n");
+    if page.contains(" NaN\n") {
+        page.split_inclusive('\n').filter(is_shown).collect()
+    } else {
+        page
     }
 }
 
@@ -319,6 +361,47 @@ mod tests {
             sent.contains("otel_scope_name=\"tidegate\"") && sent.ends_with(" 7"),
             "{sent}"
         );
+    }
+
+    #[test]
+    fn live_metrics_are_rendered_without_the_others() {
+        let (page, rendering) = Renaming::new(&listen(true), &[]);
+        let recorder = fan_out(Detail::Detailed, Views::default(), vec![page], Vec::new());
+        metrics::with_local_recorder(&recorder, || {
+            metrics::counter!("otelcol_exporter_sent_spans").increment(7);
+            metrics::counter!("tidegate_nixl_ring_events_total", "ring" => "rank_0").increment(3);
+            metrics::gauge!("tidegate_shm_series").set(f64::NAN);
+            metrics::histogram!("otelcol_processor_internal_duration").record(0.5);
+        });
+        let (all, live) = (rendering.text(), rendering.live_text());
+        let declared = |text: &str| {
+            let mut names: Vec<_> = text
+                .lines()
+                .filter_map(|line| line.strip_prefix("# TYPE ")?.split(' ').next())
+                .map(str::to_owned)
+                .collect();
+            names.sort_unstable();
+            names
+        };
+        let shown_live = [
+            "otelcol_processor_internal_duration_seconds",
+            "tidegate_nixl_ring_events_total",
+            "tidegate_shm_series",
+        ];
+        assert_eq!(declared(&live), shown_live);
+        let shown = [&["otelcol_exporter_sent_spans_total"][..], &shown_live].concat();
+        assert_eq!(declared(&all), shown);
+        for text in [&all, &live] {
+            assert!(
+                text.contains("tidegate_nixl_ring_events_total{ring=\"rank_0\"} 3\n"),
+                "{text}"
+            );
+            assert!(
+                text.contains("otelcol_processor_internal_duration_seconds_count 1\n"),
+                "{text}"
+            );
+            assert!(!text.contains(" NaN"), "{text}");
+        }
     }
 
     #[test]

@@ -4,6 +4,7 @@
 
 import re
 from pathlib import Path
+from urllib.parse import parse_qs, urlsplit
 
 import kit
 import pytest
@@ -51,6 +52,25 @@ def test_the_graph_shows_rates_queues_and_the_broken_vendor(watched: kit.Watched
     settings = page.get_by_label("Settings")
     expect(settings).to_contain_text("endpoint")
     expect(settings).not_to_contain_text("a-secret-key")
+
+
+def test_the_lines_of_the_graph_go_on_behind_a_view_without_counters(watched: kit.Watched) -> None:
+    page = watched.open("graph")
+    line = page.get_by_role("img", name=re.compile("^Received items")).locator("path")
+    expect(line).to_have_attribute("d", re.compile("L"))
+
+    def points() -> int:
+        return (line.get_attribute("d") or "").count("L")
+
+    before = points()
+    with page.expect_request("**/status/stream**") as stream:
+        page.evaluate("location.hash = '#/rules'")
+    topics = parse_qs(urlsplit(stream.value.url).query)["topic"]
+    assert topics == ["status/health", "rules", "alerts"]
+    page.wait_for_timeout(5_000)
+    page.evaluate("location.hash = '#/graph'")
+    # Without the seconds between, the line would have three points more by then.
+    kit.wait_for("the line", lambda: points() >= before + 5, 2)
 
 
 def test_refused_items_are_counted_where_a_reader_looks_first(watched: kit.Watched) -> None:

@@ -114,9 +114,23 @@ impl<T> Latest<T> {
     }
 }
 
-/// Renders the gateway's own metrics in Prometheus's text format, as components have recorded them. Counts of ledgers and the
-/// usage of the process are those of the last scrape. It takes milliseconds.
+/// Renders some of the gateway's own metrics in Prometheus's text format, as components have recorded them. The text has only
+/// the metrics that [`OwnMetrics::has`] selects, because pages read it every second.
 pub struct OwnMetrics(pub Box<dyn Fn() -> String + Send + Sync>);
+
+impl OwnMetrics {
+    /// How the names of metrics of rings, cells and sockets begin.
+    pub const SOURCES: &'static [&'static str] = &["tidegate_nixl_", "tidegate_shm_", "tidegate_uds_"];
+
+    /// How the names of the histogram of durations of processors begin.
+    pub const DURATIONS: &'static [&'static str] = &["otelcol_processor_internal_duration"];
+
+    /// Whether the text has the metric of this name.
+    pub fn has(name: &str) -> bool {
+        let mut prefixes = Self::SOURCES.iter().chain(Self::DURATIONS);
+        prefixes.any(|prefix| name.starts_with(prefix))
+    }
+}
 
 /// One value of each type. The first caller that asks for a type creates its value.
 #[derive(Default)]

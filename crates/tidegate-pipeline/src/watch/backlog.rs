@@ -191,10 +191,20 @@ impl<T> Backlog<T> {
     /// # Errors
     /// The stream has ended.
     pub async fn ready(&self) -> Result<(), Ended> {
+        let BacklogState {
+            messages,
+            bytes,
+            ended,
+            ..
+        } = &*self.0;
+        // Most readers keep up. They need no timer.
+        if !ended.is_cancelled() && messages.available_permits() > 0 && bytes.available_permits() > 0 {
+            return Ok(());
+        }
         let ready = async {
             // The semaphore is never closed.
-            let _ = self.0.messages.acquire().await;
-            let _ = self.0.bytes.acquire().await;
+            let _ = messages.acquire().await;
+            let _ = bytes.acquire().await;
         };
         tokio::select! {
             biased;
@@ -215,6 +225,10 @@ impl<T> Backlog<T> {
             ..
         } = &*self.0;
         let permits = u32::try_from(bytes).unwrap_or(BYTES).clamp(1, BYTES);
+        // As in `ready`.
+        if let Some(permit) = self.reserve_now(bytes, permits) {
+            return Ok(permit);
+        }
         let place = async {
             // The semaphore is never closed.
             let message = messages.clone().acquire_owned().await.map_err(|_| Ended::Gone)?;
@@ -230,12 +244,42 @@ impl<T> Backlog<T> {
         placed.inspect_err(|why| self.end(*why))
     }
 
+    /// Reserves memory for a message without waiting; `None`: the reader is behind, memory is short, or the stream has ended.
+    fn reserve_now(&self, bytes: usize, permits: u32) -> Option<MessagePermit> {
+        let BacklogState {
+            messages,
+            bytes: of_stream,
+            ended,
+            ..
+        } = &*self.0;
+        if ended.is_cancelled() {
+            return None;
+        }
+        let message = messages.clone().try_acquire_owned().ok()?;
+        let share = of_stream.clone().try_acquire_many_owned(permits).ok()?;
+        self.takes_memory(bytes)
+            .then(|| self.permit(bytes, [message, share]))
+    }
+
     /// Reserves memory. It waits as long as a slow reader may take, because slow readers lose their messages then.
     async fn reserve_memory(
         &self,
         bytes: usize,
         of_stream: [OwnedSemaphorePermit; 2],
     ) -> Result<MessagePermit, Ended> {
+        let deadline = Instant::now() + 2 * SHORT_PATIENCE;
+        while !self.takes_memory(bytes) {
+            self.0.watchers.shortage.notify_waiters();
+            if Instant::now() >= deadline {
+                return Err(Ended::Memory);
+            }
+            tokio::time::sleep(SHORT_PATIENCE / 10).await;
+        }
+        Ok(self.permit(bytes, of_stream))
+    }
+
+    /// Counts bytes of a message, if there is memory for them.
+    fn takes_memory(&self, bytes: usize) -> bool {
         let BacklogState {
             account, watchers, ..
         } = &*self.0;
@@ -243,18 +287,15 @@ impl<T> Backlog<T> {
             let more = held.checked_add(bytes)?;
             (held == 0 || more <= Watchers::most(account)).then_some(more)
         };
-        let deadline = Instant::now() + 2 * SHORT_PATIENCE;
-        loop {
-            let has_room = bytes <= SHORT || account.has_room(bytes);
-            if has_room && watchers.held.fetch_update(Relaxed, Relaxed, added).is_ok() {
-                break;
-            }
-            watchers.shortage.notify_waiters();
-            if Instant::now() >= deadline {
-                return Err(Ended::Memory);
-            }
-            tokio::time::sleep(SHORT_PATIENCE / 10).await;
-        }
+        let has_room = bytes <= SHORT || account.has_room(bytes);
+        has_room && watchers.held.fetch_update(Relaxed, Relaxed, added).is_ok()
+    }
+
+    /// The permit for a message whose bytes are counted.
+    fn permit(&self, bytes: usize, of_stream: [OwnedSemaphorePermit; 2]) -> MessagePermit {
+        let BacklogState {
+            account, watchers, ..
+        } = &*self.0;
         let mut place = MessagePermit(Weight {
             held: Held::new(account.clone()),
             watchers: watchers.clone(),
@@ -263,7 +304,7 @@ impl<T> Backlog<T> {
         });
         // A watcher must not take memory from an arriving body.
         place.0.held.promise(bytes);
-        Ok(place)
+        place
     }
 
     /// Sends a message of `bytes` bytes to the reader.

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 
 //! `status/stream`: status pages as server-sent events, for readers that stay. One task computes all topics that have readers
-//! once a second, and then wakes all readers. A topic is sent only when it has changed, and its readers share its bytes.
+//! once a second on one thread, and then wakes all readers. A topic is sent only when it has changed, and its readers share its
+//! bytes. A topic that takes long has a task and a thread of its own, so that it delays the others only once.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 
 use http::StatusCode;
@@ -12,7 +14,7 @@ use parking_lot::Mutex;
 use serde_json::json;
 use tokio::sync::Notify;
 use tokio::sync::watch::{Receiver, Sender};
-use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until, timeout};
+use tokio::time::{Instant, MissedTickBehavior, interval, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
 use super::routes::Route;
@@ -32,6 +34,9 @@ const INTERVAL: Duration = Duration::from_secs(1);
 /// does not delay other topics.
 const MAX_REFRESH: Duration = Duration::from_millis(250);
 
+/// A topic that takes longer is computed separately from the others, until it takes less again.
+const SLOW: Duration = Duration::from_millis(250);
+
 /// A stream on which nothing happens shows with this interval that it is alive.
 const ALIVE: Duration = Duration::from_secs(10);
 
@@ -45,8 +50,9 @@ const DEFAULT: &str = "status/graph";
 const COMPOSITES: &str = "composites";
 
 /// The topics: pages below `/api/v1/` that cost little, and composites.
-const TOPICS: [&str; 10] = [
+const TOPICS: [&str; 11] = [
     DEFAULT,
+    "status/health",
     "status/config",
     "status/notices",
     "status/cluster",
@@ -74,6 +80,10 @@ struct Feed {
     topic: &'static str,
     /// The newest page; `None` while nobody reads.
     newest: Sender<Option<Event>>,
+    /// Whether the last computation took longer than [`SLOW`].
+    is_slow: AtomicBool,
+    /// Whether a task of its own computes it.
+    is_under_way: AtomicBool,
 }
 
 /// The topics of one reader.
@@ -88,6 +98,8 @@ impl Feeds {
             topics: TOPICS.map(|topic| Feed {
                 topic,
                 newest: Sender::new(None),
+                is_slow: AtomicBool::new(false),
+                is_under_way: AtomicBool::new(false),
             }),
             ticks: Sender::new(()),
             arrivals: Notify::new(),
@@ -103,11 +115,12 @@ impl Feeds {
         }
         names.sort_unstable();
         names.dedup();
-        let named = |name: &&'a str| {
-            let found = self.topics.iter().find(|feed| feed.topic == *name);
-            found.ok_or(*name)
-        };
+        let named = |name: &&'a str| self.named(name).ok_or(*name);
         names.iter().map(named).collect()
+    }
+
+    fn named(&self, topic: &str) -> Option<&Feed> {
+        self.topics.iter().find(|feed| feed.topic == topic)
     }
 
     /// Reads topics from now on.
@@ -233,12 +246,37 @@ impl Api {
                 }
                 () = self.feeds.arrivals.notified() => self.feeds.without_page(),
             };
-            if !feeds.is_empty() {
-                let topics = feeds.iter().map(|feed| feed.topic).collect();
+            let (slow, quick): (Vec<&Feed>, Vec<&Feed>) =
+                feeds.into_iter().partition(|feed| feed.is_slow.load(Relaxed));
+            for feed in slow {
+                self.compute_alone(feed.topic);
+            }
+            if !quick.is_empty() {
+                let topics = quick.iter().map(|feed| feed.topic).collect();
                 let pages = self.events_of(topics).await;
-                self.feeds.publish(&feeds, pages);
+                self.feeds.publish(&quick, pages);
             }
         }
+    }
+
+    /// Computes a slow topic in a task of its own, unless the last one still does.
+    fn compute_alone(self: &Arc<Self>, topic: &'static str) {
+        let is_idle = |feed: &&Feed| !feed.is_under_way.swap(true, Relaxed);
+        if self.feeds.named(topic).filter(is_idle).is_none() {
+            return;
+        }
+        let api = self.clone();
+        tokio::spawn(async move {
+            let pages = api.events_of(vec![topic]).await;
+            let Some(feed) = api.feeds.named(topic) else {
+                return;
+            };
+            // The readers may have gone meanwhile.
+            if feed.has_readers() {
+                api.feeds.publish(&[feed], pages);
+            }
+            feed.is_under_way.store(false, Relaxed);
+        });
     }
 
     /// The pages of topics, computed on one background thread.
@@ -249,7 +287,14 @@ impl Api {
         }
         let api = self.clone();
         let events = move || {
-            let events = topics.into_iter().map(|topic| api.event_of(topic));
+            let events = topics.into_iter().map(|topic| {
+                let began = Instant::now();
+                let event = api.event_of(topic);
+                if let Some(feed) = api.feeds.named(topic) {
+                    feed.is_slow.store(began.elapsed() > SLOW, Relaxed);
+                }
+                event
+            });
             events.collect::<Vec<_>>()
         };
         // It fails only at the end of the process: `event_of` does not panic.
@@ -297,7 +342,10 @@ async fn publish_until(stopping: &CancellationToken, reader: FeedReader, to: Bac
 /// Sends the topics that have changed to one reader. It has one task for all of them, so that one write to its connection has
 /// all pages of a second. A slow reader gets only the newest.
 async fn publish(mut reader: FeedReader, to: &Backlog<Event>) -> Result<(), Ended> {
-    let mut alive_at = Instant::now() + ALIVE;
+    // These last for many seconds. New ones for each page would cost as much as the page.
+    let (ended, alive) = (to.ended(), sleep(ALIVE));
+    tokio::pin!(ended, alive);
+    let mut alive_at = alive.deadline();
     loop {
         for newest in &mut reader.topics {
             if newest.has_changed().is_ok_and(|is_changed| is_changed) {
@@ -310,16 +358,21 @@ async fn publish(mut reader: FeedReader, to: &Backlog<Event>) -> Result<(), Ende
             }
         }
         tokio::select! {
+            biased;
             changed = reader.ticks.changed() => {
                 if changed.is_err() {
                     return Ok(());
                 }
             }
-            () = sleep_until(alive_at) => {
-                send(to, Event::alive()).await?;
-                alive_at = Instant::now() + ALIVE;
+            why = &mut ended => return Err(why),
+            () = &mut alive => {
+                // Pages since the last time have moved it.
+                if alive_at <= Instant::now() {
+                    send(to, Event::alive()).await?;
+                    alive_at = Instant::now() + ALIVE;
+                }
+                alive.as_mut().reset(alive_at);
             }
-            ended = to.ended() => return Err(ended),
         }
     }
 }
@@ -415,6 +468,24 @@ mod tests {
         }
         let alive = timeout(2 * INTERVAL, events.next()).await.unwrap();
         assert_eq!(alive, Some(Event::alive()));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_stream_shows_that_it_is_alive_only_after_a_silence() {
+        let (shared, feeds) = (Shared::default(), Feeds::new());
+        let (to, mut events) = backlog(&shared, composites::last_word);
+        let topics = [&feeds.topics[0]];
+        let reader = feeds.subscribe(&topics);
+        tokio::spawn(async move { publish(reader, &to).await });
+        tokio::time::sleep(ALIVE / 2).await;
+        let began = Instant::now();
+        feeds.publish(&topics, vec![page(DEFAULT, "1")]);
+        assert_eq!(events.next().await, Some(page(DEFAULT, "1")));
+        for silences in 1..3 {
+            assert_eq!(events.next().await, Some(Event::alive()));
+            let (least, took) = (ALIVE * silences, began.elapsed());
+            assert!(took >= least && took < least + INTERVAL, "{took:?}");
+        }
     }
 
     #[test]

@@ -57,6 +57,13 @@ impl Api {
         .into())
     }
 
+    /// Whether the gateway is ready, its troubles, and its version.
+    pub(super) fn health(&self, _: &Request) -> Result<PageContent, ApiFailure> {
+        let mut page = health(&self.shared.health);
+        page["version"] = VERSION.into();
+        Ok(page.into())
+    }
+
     /// The overview of the components, once the graph is built.
     pub(super) fn overview(&self) -> Result<Arc<Overview>, ApiFailure> {
         self.shared.overview.get().ok_or_else(|| ApiFailure {

@@ -91,6 +91,7 @@ const ROUTES: &[Route] = &[
     get("status/cluster", Cost::Little, "the clusters, with their producers", Api::clusters),
     get("status/config", Cost::Little, "the merged configuration as YAML without secrets, and the last 20 reloads", Api::config),
     get("status/graph", Cost::Little, "the pipelines, with the counters of each component since the start", Api::graph),
+    get("status/health", Cost::Little, "whether the gateway is ready, the troubles of components, and the version", Api::health),
     get("status/durations", Cost::Little, "the gateway's own metrics of the time that processors take, as text", Api::durations),
     get("status/sources", Cost::Little, "the gateway's own metrics of rings, cells and sockets as text", Api::sources),
     get("status/notices", Cost::Little, "probable mistakes in the configuration, by component", |api, _| Ok(json!(api.shared.notices.list()).into())),

@@ -9,17 +9,12 @@ use tidegate_promql::{LOOK_BACK_MS, NAME};
 
 use super::{AnnotatedData, Api, ApiFailure, PageContent, explain, graph, params};
 use crate::built::{COMMIT, DATE, VERSION};
+use crate::component::shared::OwnMetrics;
 use crate::component::{Ceiling, unix_now};
 use crate::extensions::admin::queues::HEAVY;
 use crate::extensions::admin::reload;
 use crate::net::pages::Request;
 use crate::prom::duration::PromDuration;
-
-/// How the names of metrics of rings, cells and sockets begin.
-const SOURCES: &[&str] = &["tidegate_nixl_", "tidegate_shm_", "tidegate_uds_"];
-
-/// How the names of the histogram of durations of processors begin.
-const DURATIONS: &[&str] = &["otelcol_processor_internal_duration"];
 
 impl Api {
     /// The sources of series.
@@ -68,17 +63,17 @@ impl Api {
             let why = "no listener shows the gateway's own metrics: set service::telemetry::metrics";
             return Err(ApiFailure::execution(why.to_owned()));
         };
-        Ok(lines_of(&(metrics.0)(), SOURCES).into())
+        Ok(lines_of(&(metrics.0)(), OwnMetrics::SOURCES).into())
     }
 
     /// The gateway's own metrics of the time that processors take, in Prometheus's text format. The text is empty if they are
     /// not measured, or if no listener shows them.
     pub(super) fn durations(&self, _: &Request) -> Result<PageContent, ApiFailure> {
         let metrics = self.shared.own_metrics.get();
-        // To render all metrics for an empty text would be in vain.
+        // To render metrics for an empty text would be in vain.
         let metrics = metrics.filter(|_| self.shared.wants_details());
         let all = metrics.map_or_else(String::new, |metrics| (metrics.0)());
-        Ok(lines_of(&all, DURATIONS).into())
+        Ok(lines_of(&all, OwnMetrics::DURATIONS).into())
     }
 
     pub(super) fn build(&self, _: &Request) -> Result<PageContent, ApiFailure> {

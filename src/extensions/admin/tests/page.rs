@@ -68,6 +68,7 @@ async fn a_topic_is_the_page_of_the_api() {
     shared.health.enter(Phase::Ready);
     shared.overview.set(overview("one: 1\n"));
     for topic in [
+        "status/health",
         "status/config",
         "status/notices",
         "status/cluster",
@@ -101,6 +102,26 @@ async fn a_stream_without_topics_has_the_graph_and_an_unknown_topic_is_refused()
         refused["error"].as_str().unwrap().contains("status/graph"),
         "{refused}"
     );
+}
+
+#[tokio::test]
+async fn health_is_sent_only_when_it_changes() {
+    let (admin, _) = with_table("").await;
+    let shared = &admin.base.shared;
+    shared.health.enter(Phase::Ready);
+    shared.overview.set(overview(""));
+    let path = "/api/v1/status/stream?topic=status/graph&topic=status/health";
+    let mut lines = Lines::open(&admin.server.local(), path).await;
+    let page = lines.event_named("status/health").await;
+    assert_eq!(page["data"]["ready"], true);
+    assert_eq!(page["data"]["version"], crate::built::VERSION);
+    for _ in 0..2 {
+        assert_eq!(lines.event().await.0, "status/graph");
+    }
+    let trouble = "sending: refused";
+    shared.health.trouble("exporters::otlp", Some(trouble.to_owned()));
+    let page = lines.event_named("status/health").await;
+    assert_eq!(page["data"]["troubles"]["exporters::otlp"], trouble);
 }
 
 #[tokio::test]
@@ -140,6 +161,32 @@ async fn a_topic_is_computed_once_a_tick_for_all_its_readers() {
         let first = numbers[0];
         assert_eq!(numbers, [first, first + 1, first + 2]);
     }
+}
+
+#[tokio::test]
+async fn a_slow_topic_delays_the_others_once() {
+    let (admin, _) = with_table("").await;
+    admin.base.shared.overview.set(overview(""));
+    let (release, released) = std::sync::mpsc::sync_channel::<()>(1);
+    let (computed, released) = (AtomicUsize::new(0), Mutex::new(released));
+    let text = move || {
+        if computed.fetch_add(1, Relaxed) == 0 {
+            std::thread::sleep(Duration::from_millis(400));
+        } else {
+            // It fails when the test ends.
+            let _ = released.lock().recv();
+        }
+        String::new()
+    };
+    admin.base.shared.own_metrics.set(OwnMetrics(Box::new(text)));
+    let path = "/api/v1/status/stream?topic=status/graph&topic=status/sources";
+    let mut lines = Lines::open(&admin.server.local(), path).await;
+    lines.event_named("status/sources").await;
+    for _ in 0..3 {
+        lines.event_named("status/graph").await;
+    }
+    drop(release);
+    lines.event_named("status/sources").await;
 }
 
 #[tokio::test]

@@ -54,6 +54,20 @@ async fn a_slow_reader_is_behind_by_few_messages_and_few_bytes() {
     assert_eq!(shared.memory.reserved_bytes(), 0);
 }
 
+#[test]
+fn a_message_to_a_reader_that_keeps_up_takes_no_timer() {
+    // A timer panics in this runtime.
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    runtime.block_on(async {
+        let shared = shared(1 << 30);
+        let (to, mut unread) = backlog(&shared, last_message);
+        for message in 0..2 * MESSAGES {
+            send(&to, message, 100 * KIB).await.unwrap();
+            assert_eq!(unread.next().await, Some(message));
+        }
+    });
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_large_message_waits_until_nothing_else_does() {
     let shared = shared(1 << 30);

@@ -20,6 +20,8 @@ import * as tap from "./view-tap.js";
 import * as targets from "./view-targets.js";
 
 const GRAPH = "status/graph";
+/** The topic of all views: the head of the page shows it. */
+const HEALTH = "status/health";
 const VIEWS = { graph, components, ledger, targets, sources, composites, query, cardinality, rules, tap, config };
 /** Views that no entry of the navigation leads to. */
 const OTHERS = { component };
@@ -42,7 +44,7 @@ function linkTo(name) {
   return kind ? element("a", { href: componentAddress(kind, id) }, name) : name;
 }
 
-function showHealth({ health: { ready, reason, troubles }, version }) {
+function showHealth({ ready, reason, troubles, version }) {
   const names = Object.keys(troubles);
   const text = `${!ready ? reason : names.length > 0 ? `trouble: ${names.join(", ")}` : "ready"} · ${version}`;
   // Links that do not change stay, and so does the focus.
@@ -60,10 +62,8 @@ function received(topic, page) {
   warnings.hidden = failures.size === 0;
   if (page.status !== "success") return;
   pages.set(topic, page.data);
-  if (topic === GRAPH) {
-    rates.add(page.data);
-    showHealth(page.data);
-  }
+  if (topic === GRAPH) rates.add(page.data);
+  if (topic === HEALTH) showHealth(page.data);
   current.update?.(topic, page.data);
 }
 
@@ -103,7 +103,7 @@ function navigate() {
     return;
   }
   current = view.open(main, { rates, parts, heading: main.firstElementChild }) ?? {};
-  const topics = [...new Set([GRAPH, ...(current.topics ?? view.topics)])];
+  const topics = [HEALTH, ...(current.topics ?? view.topics)];
   for (const topic of topics) if (pages.has(topic)) current.update?.(topic, pages.get(topic));
   live.read(topics);
 }

@@ -11,9 +11,9 @@ const WINDOW = 5;
 export class Past {
   values = [];
 
-  add(value) {
-    this.values.push(value);
-    if (this.values.length > POINTS) this.values.shift();
+  add(value, times = 1) {
+    for (let time = 0; time < times; time += 1) this.values.push(value);
+    while (this.values.length > POINTS) this.values.shift();
   }
 }
 
@@ -46,21 +46,25 @@ export class Rates {
   /** Drops a second of all components. */
   dropped = new Past();
 
-  /** Takes the newest page of the graph. */
+  /** Takes the newest page of the graph. Only views that show the graph read it: seconds without a page get their mean. */
   add(graph) {
     if (graph.instance !== this.#instance) {
       this.#samples = [];
       this.#instance = graph.instance;
     }
+    const before = this.#samples.at(-1)?.time;
+    // The newest page comes again with each view.
+    if (graph.time === before) return;
+    const seconds = Math.min(POINTS, Math.max(1, Math.round(graph.time - (before ?? graph.time))));
     const all = new Map(graph.components.map((one) => [keyOf(one), totals(one)]));
     this.#samples.push({ time: graph.time, all });
     while (this.#samples.length > 2 && graph.time - this.#samples[0].time > WINDOW + 0.5) this.#samples.shift();
     const sum = (name, from) => from.reduce((total, one) => total + (this.of(one, name) ?? 0), 0);
     if (this.#samples.length > 1) {
       const receivers = graph.components.filter((one) => one.class === "receiver");
-      this.received.add(sum("accepted", receivers));
-      this.refused.add(sum("refused", receivers) + sum("failed", receivers));
-      this.dropped.add(sum("dropped", graph.components));
+      this.received.add(sum("accepted", receivers), seconds);
+      this.refused.add(sum("refused", receivers) + sum("failed", receivers), seconds);
+      this.dropped.add(sum("dropped", graph.components), seconds);
     }
   }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Tap: a copy of the data that enters or leaves a component.
 
-import { events } from "./api.js";
+import { data, events } from "./api.js";
 import { element, note, setText } from "./dom.js";
 import { count } from "./format.js";
 
@@ -20,7 +20,8 @@ function pretty(text) {
 }
 
 export const title = "Tap";
-export const topics = ["status/graph"];
+// A reload, which may change the components, changes it.
+export const topics = ["status/config"];
 
 /** Shows the view. `#/tap/COMPONENT` chooses a component. */
 export function open(root, { parts: [first = ""] }) {
@@ -82,15 +83,28 @@ export function open(root, { parts: [first = ""] }) {
   const form = element("form", { class: "bar", submit: (event) => { event.preventDefault(); run(); } },
     field("Component", component), field("Side", side), field("Where", filter), field("Items", limit), start, stop, names);
   root.append(form, failure, state, items);
+  const closing = new AbortController();
+
+  async function listComponents() {
+    try {
+      const { components } = await data("status/graph", closing.signal);
+      const paths = [...new Set(components.map((one) => one.path))];
+      names.replaceChildren(...paths.map((value) => element("option", { value })));
+    } catch {
+      // The names only help to write one.
+    }
+  }
+
   let known = "";
   return {
-    close: () => abort?.abort(),
-    update(topic, graph) {
-      if (topic !== "status/graph") return;
-      const paths = [...new Set(graph.components.map((one) => one.path))];
-      if (paths.join() === known) return;
-      known = paths.join();
-      names.replaceChildren(...paths.map((value) => element("option", { value })));
+    close() {
+      closing.abort();
+      abort?.abort();
+    },
+    update(topic, { yaml }) {
+      if (topic !== "status/config" || yaml === known) return;
+      known = yaml;
+      listComponents();
     },
   };
 }
