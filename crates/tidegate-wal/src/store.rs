@@ -300,8 +300,13 @@ impl Store {
 
     /// Notes that this data is no longer needed.
     pub fn release(&self, seq: u64) {
-        self.inner.inbox().settled.push(seq);
-        self.inner.come.notify_one();
+        let mut inbox = self.inner.inbox();
+        // Without a thread, nobody would take it from the list.
+        if !inbox.has_ended {
+            inbox.settled.push(seq);
+            drop(inbox);
+            self.inner.come.notify_one();
+        }
     }
 
     /// Whether the owner may ask for the next data in the log.

@@ -433,7 +433,7 @@ impl<A: Attempt> DestinationInner<A> {
         let (answer, result) = oneshot::channel();
         flow.wait_for(result);
         let (promises, path) = (spill.promises(), self.context.path.clone());
-        Done(Box::new(move |written| {
+        Done(Box::new(move |written: Result<(), NotKept>| {
             if written.is_err() {
                 failure.set();
             }

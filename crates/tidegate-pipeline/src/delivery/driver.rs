@@ -338,10 +338,9 @@ impl<A: Attempt> DestinationInner<A> {
         if self.ended.load(SeqCst) {
             self.give_up();
             // The log may be closed: then nobody else collects the batch.
-            self.spill
-                .get()
-                .into_iter()
-                .for_each(|spill| self.lose_unstored(spill));
+            if let Some(spill) = self.spill.get() {
+                self.lose_unstored(spill);
+            }
         } else {
             self.go_on();
         }

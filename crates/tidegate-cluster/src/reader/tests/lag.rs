@@ -58,3 +58,30 @@ fn a_read_that_may_miss_values_of_a_producer_is_not_current() {
     reader.event(current(900), later);
     assert!(reader.is_ready(later));
 }
+
+#[test]
+fn slow_reads_of_seconds_do_not_make_a_replica_stale() {
+    let mut reader = reader();
+    let (id, _) = reader.poll().unwrap();
+    let sent_at = |tenth: u64| {
+        let mut page = page(1, 1 + tenth, 1);
+        let interval = ("tg-interval".to_owned(), "100".to_owned());
+        page.message.headers.push(interval);
+        page.time = NOW + tenth * SECOND / 10;
+        page
+    };
+    let current = |millis| StoreEvent::Current(id, Duration::from_millis(millis));
+    reader.event(StoreEvent::Read(id, sent_at(0)), NOW);
+    reader.event(current(2), NOW);
+    // The machine pauses for 150 ms in each pair of goals. Messages count for 3 s, and `max_lag` is 5 s.
+    for tenth in 1..=80 {
+        let now = NOW + tenth * SECOND / 10;
+        reader.event(StoreEvent::Read(id, sent_at(tenth)), now);
+        if tenth % 10 == 0 {
+            reader.event(current(150), now);
+        }
+        assert_eq!(reader.is_ready(now), tenth < 80, "{tenth}");
+    }
+    reader.event(current(100), NOW + 8 * SECOND);
+    assert!(reader.is_ready(NOW + 8 * SECOND));
+}
