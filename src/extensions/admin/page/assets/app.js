@@ -64,7 +64,7 @@ function received(topic, page) {
   pages.set(topic, page.data);
   if (topic === GRAPH) rates.add(page.data);
   if (topic === HEALTH) showHealth(page.data);
-  current.update?.(topic, page.data);
+  else current.update?.(topic, page.data);
 }
 
 const STATES = { live: "live", paused: "paused", lost: "connection lost" };
@@ -103,9 +103,9 @@ function navigate() {
     return;
   }
   current = view.open(main, { rates, parts, heading: main.firstElementChild }) ?? {};
-  const topics = [HEALTH, ...(current.topics ?? view.topics)];
+  const topics = current.topics ?? view.topics;
   for (const topic of topics) if (pages.has(topic)) current.update?.(topic, pages.get(topic));
-  live.read(topics);
+  live.read([HEALTH, ...topics]);
 }
 
 function askForToken() {
