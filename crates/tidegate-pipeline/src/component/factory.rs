@@ -86,10 +86,7 @@ impl ConfigType {
     pub const fn of<C: Decode + Send + Sync + 'static>() -> Self {
         Self {
             decode: |node, problems| Some(Settings(Arc::new(C::decode(node, problems)?))),
-            docs: || {
-                let options = C::type_help().accepts.options();
-                options.map(|list| list()).unwrap_or_default()
-            },
+            docs: || C::type_help().accepts.options().unwrap_or_default(),
         }
     }
 }
