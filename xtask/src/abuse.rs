@@ -14,7 +14,7 @@ pub(crate) fn abuse(arguments: &[String]) -> Outcome {
 
 /// The small form of each attack, against the debug binary.
 pub(crate) fn small() -> Outcome {
-    bench::build_with("dev")?;
+    bench::build_with(bench::DEV)?;
     harness(&process::target().join("debug"), &["--small".to_owned()])
 }
 

@@ -6,10 +6,14 @@ use std::path::PathBuf;
 use std::process::Command;
 
 use crate::progress::LongTask;
-use crate::{Outcome, instructions, process, sdk, test::workspace};
+use crate::test::{self, workspace};
+use crate::{Outcome, instructions, process, sdk};
 
 /// The manifest of the harness, which is a workspace of its own.
 pub(crate) const MANIFEST: &str = "bench/Cargo.toml";
+
+/// The profile of cargo without optimisation.
+pub(crate) const DEV: &str = "dev";
 
 /// The group that measures the SDKs, not the gateway: only when it is named.
 const SDK: &str = "sdk";
@@ -72,8 +76,11 @@ pub(crate) fn build_with(profile: &str) -> Outcome {
     build_harness(profile)
 }
 
-/// Builds the gateway alone.
+/// Builds the gateway alone. Without optimisation, it is that of the tests.
 pub(crate) fn build_gateway(profile: &str) -> Outcome {
+    if profile == DEV {
+        return test::build_gateway();
+    }
     let gateway = ["build", "--package", "tidegate", "--profile", profile];
     process::stream(process::cargo().args(gateway).current_dir(workspace()))
 }

@@ -18,7 +18,7 @@ const SMALL: [&str; 5] = ["0.34", "--agents", "10", "--seed", "1"];
 pub(crate) fn cluster(arguments: &[String]) -> Outcome {
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
     let profile = if arguments.contains(&DEBUG) {
-        "dev"
+        bench::DEV
     } else {
         "release"
     };
@@ -31,7 +31,7 @@ pub(crate) fn cluster(arguments: &[String]) -> Outcome {
 
 /// The small run, with NATS and a build without optimisations.
 pub(crate) fn small() -> Outcome {
-    run("dev", &process::target().join("cluster-small"), &SMALL)
+    run(bench::DEV, &process::target().join("cluster-small"), &SMALL)
 }
 
 fn run(profile: &str, output: &Path, arguments: &[&str]) -> Outcome {
@@ -48,7 +48,7 @@ fn run(profile: &str, output: &Path, arguments: &[&str]) -> Outcome {
         return Err(format!("no {}: run `cargo xtask setup`", missing.display()));
     }
     bench::build_with(profile)?;
-    let folder = if profile == "dev" { "debug" } else { profile };
+    let folder = if profile == bench::DEV { "debug" } else { profile };
     let binaries = process::target().join(folder);
     let mut harness = Command::new(binaries.join("tidegate-bench"));
     harness

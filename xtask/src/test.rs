@@ -117,6 +117,24 @@ pub(crate) fn cargo_test_of(packages: &[&str]) -> Command {
     cargo
 }
 
+/// Builds parts of the workspace without optimisation, with the features of dependencies that its tests enable. `cargo test`
+/// has the same features, so it builds nothing again. The parts alone have other features: cargo would build most crates twice.
+pub(crate) fn build(parts: &[&str]) -> Outcome {
+    let mut cargo = process::cargo();
+    // Cargo enables the features of tests only for a named example, test or bench. `tests/dist` runs this example.
+    cargo
+        .args(["build", "--workspace", "--example", "cells", "--target-dir"])
+        .arg(process::target())
+        .args(parts)
+        .current_dir(workspace());
+    process::stream(&mut cargo)
+}
+
+/// Builds `target/debug/tidegate`, the gateway of all tests.
+pub(crate) fn build_gateway() -> Outcome {
+    build(&["--bin", "tidegate"])
+}
+
 /// The root of the repository.
 pub(crate) fn workspace() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
