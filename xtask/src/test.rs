@@ -43,8 +43,8 @@ fn run(arguments: &[String]) -> Outcome {
                 ("page", || page::test(&[])),
                 ("docs", || docs::test(&[])),
                 ("editor", || editor::test(&[])),
-                ("harness", harness),
                 ("instructions", || instructions::bench(&[])),
+                ("harness", harness),
                 ("abuse", abuse::small),
                 ("cluster", cluster::small),
             ];
@@ -93,9 +93,9 @@ fn spelling() -> Outcome {
     process::stream(Command::new(typos).current_dir(workspace()))
 }
 
-/// The tests of the harness.
+/// The tests of the harness. They share crates with the program of `instructions`, so their part comes after it.
 fn harness() -> Outcome {
-    let mut cargo = bench::harness_cargo("test");
+    let mut cargo = bench::harness_cargo("test", bench::COUNTED);
     cargo
         .arg("--no-fail-fast")
         .env(testenv::VARIABLE, testenv::directory());
