@@ -141,3 +141,16 @@ pub(crate) fn workspace() -> &'static Path {
         .parent()
         .expect("this package is a folder of the workspace")
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Dependencies of such a crate have features of their own: cargo would build the SDK and its dependencies twice.
+    #[test]
+    fn the_crate_of_macros_has_no_dependencies_of_tests() {
+        let manifest = workspace().join("crates/tidegate-metrics-derive/Cargo.toml");
+        let text = std::fs::read_to_string(manifest).expect("the manifest");
+        assert!(!text.contains("dev-dependencies"), "{text}");
+    }
+}
