@@ -2,27 +2,21 @@
 
 //! `cargo xtask abuse`: peers that lie, against the release binary.
 
-use std::path::Path;
-use std::process::Command;
-
-use crate::{Outcome, bench, process};
+use crate::bench::Programs;
+use crate::{Outcome, process};
 
 /// Makes the attacks named, or all; prints their results and keeps them in `target/abuse`.
 pub(crate) fn abuse(arguments: &[String]) -> Outcome {
-    harness(&bench::build()?, arguments)
+    harness(&Programs::release()?, arguments)
 }
 
 /// The small form of each attack, against the debug binary.
 pub(crate) fn small() -> Outcome {
-    bench::build_with("dev")?;
-    harness(&process::target().join("debug"), &["--small".to_owned()])
+    harness(&Programs::of_tests()?, &["--small".to_owned()])
 }
 
-fn harness(binaries: &Path, arguments: &[String]) -> Outcome {
-    let mut harness = Command::new(binaries.join("tidegate-bench"));
-    harness
-        .arg(binaries.join("tidegate"))
-        .arg("abuse")
-        .arg(process::target().join("abuse"));
+fn harness(programs: &Programs, arguments: &[String]) -> Outcome {
+    let mut harness = programs.command();
+    harness.arg("abuse").arg(process::target().join("abuse"));
     process::last_words(harness.args(arguments))
 }

@@ -6,10 +6,19 @@ use std::path::PathBuf;
 use std::process::Command;
 
 use crate::progress::LongTask;
-use crate::{Outcome, instructions, process, sdk, test::workspace};
+use crate::test::{self, workspace};
+use crate::{Outcome, instructions, process, sdk};
 
 /// The manifest of the harness, which is a workspace of its own.
 pub(crate) const MANIFEST: &str = "bench/Cargo.toml";
+
+const HARNESS: &str = "tidegate-bench";
+
+/// The profile of what users run.
+const RELEASE: &str = "release";
+
+/// The profile of the instruction counts. Tests build the harness with it, too: most of its crates are the same.
+pub(crate) const COUNTED: &str = "instructions";
 
 /// The group that measures the SDKs, not the gateway: only when it is named.
 const SDK: &str = "sdk";
@@ -27,11 +36,9 @@ pub(crate) fn bench(groups: &[String]) -> Outcome {
     {
         return instructions::bench(arguments);
     }
-    let release = build()?;
     let output = process::target().join("bench");
-    let mut harness = Command::new(release.join("tidegate-bench"));
-    harness.arg(release.join("tidegate")).arg("bench").arg(output);
-    process::stream(harness.args(groups))
+    let mut harness = Programs::release()?.command();
+    process::stream(harness.arg("bench").arg(output).args(groups))
 }
 
 /// A thousand simulated sources first, then the gateway under everything at once for this number of minutes.
@@ -50,45 +57,88 @@ pub(crate) fn soak(minutes: &[String]) -> Outcome {
     let progress = LongTask::new("soak: a thousand simulated sources").begin(String::new);
     process::stream(process::cargo().args(sources).current_dir(workspace()))?;
     drop(progress);
-    let release = build()?;
-    let mut harness = Command::new(release.join("tidegate-bench"));
-    harness.arg(release.join("tidegate")).arg("soak");
-    process::stream(harness.args(minutes))
+    let mut harness = Programs::release()?.command();
+    process::stream(harness.arg("soak").args(minutes))
 }
 
-/// Builds the gateway and the harness with optimisations; gives the directory of both.
-pub(crate) fn build() -> Result<PathBuf, String> {
-    build_with("release")?;
-    Ok(process::target().join("release"))
+/// The gateway and the harness that measures it, built.
+pub(crate) struct Programs {
+    gateway: PathBuf,
+    pub(crate) harness: PathBuf,
 }
 
-/// Builds the gateway and the harness with a profile of cargo.
-pub(crate) fn build_with(profile: &str) -> Outcome {
-    let build = |name: &str| LongTask::new(format!("build of the {name}, profile {profile}"));
-    let progress = build("gateway").step(1, 2).begin(String::new);
-    build_gateway(profile)?;
-    drop(progress);
-    let _progress = build("harness").step(2, 2).begin(String::new);
-    build_harness(profile)
+impl Programs {
+    /// Builds both with all optimisations.
+    pub(crate) fn release() -> Result<Self, String> {
+        Self::build(RELEASE, RELEASE, RELEASE, build_gateway)
+    }
+
+    /// Builds the gateway of the tests and the harness of the tests.
+    pub(crate) fn of_tests() -> Result<Self, String> {
+        Self::build("dev", "debug", COUNTED, test::build_gateway)
+    }
+
+    /// `folder` is the one of the gateway, and has another name than its profile if that is `dev`.
+    fn build(
+        profile: &str,
+        folder: &str,
+        profile_of_harness: &str,
+        build_gateway: fn() -> Outcome,
+    ) -> Result<Self, String> {
+        let build =
+            |name: &str, profile: &str| LongTask::new(format!("build of the {name}, profile {profile}"));
+        let progress = build("gateway", profile).step(1, 2).begin(String::new);
+        build_gateway()?;
+        drop(progress);
+        let _progress = build("harness", profile_of_harness).step(2, 2).begin(String::new);
+        Ok(Self {
+            gateway: process::target().join(folder).join("tidegate"),
+            harness: build_harness(profile_of_harness)?,
+        })
+    }
+
+    /// A command of the harness with this gateway.
+    pub(crate) fn command(&self) -> Command {
+        let mut command = Command::new(&self.harness);
+        command.arg(&self.gateway);
+        command
+    }
 }
 
-/// Builds the gateway alone.
-pub(crate) fn build_gateway(profile: &str) -> Outcome {
-    let gateway = ["build", "--package", "tidegate", "--profile", profile];
+/// Builds the gateway alone, with all optimisations.
+pub(crate) fn build_gateway() -> Outcome {
+    let gateway = ["build", "--package", "tidegate", "--profile", RELEASE];
     process::stream(process::cargo().args(gateway).current_dir(workspace()))
 }
 
-/// Builds the harness alone.
-pub(crate) fn build_harness(profile: &str) -> Outcome {
-    process::stream(harness_cargo("build").args(["--bin", "tidegate-bench", "--profile", profile]))
+/// Builds the harness alone, with all optimisations, and gives its path.
+pub(crate) fn release_harness() -> Result<PathBuf, String> {
+    build_harness(RELEASE)
+}
+
+fn build_harness(profile: &str) -> Result<PathBuf, String> {
+    process::stream(harness_cargo("build", profile).args(["--bin", HARNESS]))?;
+    Ok(process::target().join(profile).join(HARNESS))
 }
 
 /// A command of cargo for the harness. Its workspace builds into our target directory, so that both share built crates.
-pub(crate) fn harness_cargo(command: &str) -> Command {
+pub(crate) fn harness_cargo(command: &str, profile: &str) -> Command {
     let mut cargo = process::cargo();
     cargo
-        .args([command, "--locked", "--manifest-path", MANIFEST, "--target-dir"])
+        .args([
+            command,
+            "--locked",
+            "--manifest-path",
+            MANIFEST,
+            "--profile",
+            profile,
+            "--target-dir",
+        ])
         .arg(process::target())
         .current_dir(workspace());
+    if profile == COUNTED {
+        // It is not built again for every commit.
+        cargo.env("TIDEGATE_COMMIT", COUNTED);
+    }
     cargo
 }

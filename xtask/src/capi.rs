@@ -7,7 +7,7 @@ use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
 use crate::progress::LongTask;
-use crate::test::workspace;
+use crate::test::{self, workspace};
 use crate::{Outcome, process};
 
 const USAGE: &str = "usage: cargo xtask capi --prefix DIRECTORY [--debug]";
@@ -70,19 +70,18 @@ fn add_cmake(directory: &Path, abi: &str) -> Outcome {
 
 /// Gives the directory that the library is in.
 fn build(is_debug: bool) -> Result<PathBuf, String> {
+    if is_debug {
+        // Cargo can't choose one library with the features of all tests. The tests need the others too.
+        test::build(&["--lib"])?;
+        return Ok(process::target().join("debug"));
+    }
     let mut cargo = process::cargo();
     cargo
-        .args(["build", "--package", "tidegate-capi", "--target-dir"])
+        .args(["build", "--release", "--package", "tidegate-capi", "--target-dir"])
         .arg(process::target())
         .current_dir(workspace());
-    let profile = if is_debug {
-        "debug"
-    } else {
-        cargo.arg("--release");
-        "release"
-    };
     process::stream(&mut cargo)?;
-    Ok(process::target().join(profile))
+    Ok(process::target().join("release"))
 }
 
 /// The number in the library's name, as the header has it.

@@ -3,9 +3,9 @@
 //! `cargo xtask cluster`: a cluster of gateways under faults.
 
 use std::path::Path;
-use std::process::Command;
 
-use crate::{Outcome, bench, kafka, process, testenv};
+use crate::bench::Programs;
+use crate::{Outcome, kafka, process, testenv};
 
 /// The option that chooses a build without optimisations.
 const DEBUG: &str = "--debug";
@@ -17,24 +17,28 @@ const SMALL: [&str; 5] = ["0.34", "--agents", "10", "--seed", "1"];
 /// `target/cluster`. The gateway has a release build, unless `--debug` is among the arguments.
 pub(crate) fn cluster(arguments: &[String]) -> Outcome {
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
-    let profile = if arguments.contains(&DEBUG) {
-        "dev"
+    let build: fn() -> Result<Programs, String> = if arguments.contains(&DEBUG) {
+        Programs::of_tests
     } else {
-        "release"
+        Programs::release
     };
     let rest: Vec<&str> = arguments
         .into_iter()
         .filter(|argument| *argument != DEBUG)
         .collect();
-    run(profile, &process::target().join("cluster"), &rest)
+    run(build, &process::target().join("cluster"), &rest)
 }
 
 /// The small run, with NATS and a build without optimisations.
 pub(crate) fn small() -> Outcome {
-    run("dev", &process::target().join("cluster-small"), &SMALL)
+    run(
+        Programs::of_tests,
+        &process::target().join("cluster-small"),
+        &SMALL,
+    )
 }
 
-fn run(profile: &str, output: &Path, arguments: &[&str]) -> Outcome {
+fn run(build: fn() -> Result<Programs, String>, output: &Path, arguments: &[&str]) -> Outcome {
     let peers = testenv::directory();
     let (server, prometheus) = (
         peers.join("nats/bin/nats-server"),
@@ -47,12 +51,8 @@ fn run(profile: &str, output: &Path, arguments: &[&str]) -> Outcome {
     if let Some(missing) = missing {
         return Err(format!("no {}: run `cargo xtask setup`", missing.display()));
     }
-    bench::build_with(profile)?;
-    let folder = if profile == "dev" { "debug" } else { profile };
-    let binaries = process::target().join(folder);
-    let mut harness = Command::new(binaries.join("tidegate-bench"));
+    let mut harness = build()?.command();
     harness
-        .arg(binaries.join("tidegate"))
         .arg("cluster")
         .arg(output)
         .arg("--server")

@@ -3,7 +3,7 @@
 //! `cargo xtask reference`: the pages of `docs/reference`, written from what the newest build says of itself, and the
 //! tables and plots of `docs/benchmarks.md`. `cargo xtask site`: the site of `docs/`.
 
-use crate::{Outcome, process, pytest, testenv};
+use crate::{Outcome, process, pytest, test, testenv};
 
 /// The part of the test environment with the builder of the site.
 const BUILDER: &str = "site";
@@ -13,7 +13,7 @@ pub(crate) fn reference(arguments: &[String]) -> Outcome {
     if !arguments.is_empty() {
         return Err("usage: cargo xtask reference".into());
     }
-    process::stream(process::cargo().args(["build", "--bin", "tidegate"]))?;
+    test::build_gateway()?;
     process::stream(
         pytest::python(&[])?
             .arg("docs/reference.py")

@@ -12,11 +12,11 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
 
+use crate::bench::{self, COUNTED};
 use crate::progress::LongTask;
-use crate::{Outcome, bench, process, test::workspace, testenv};
+use crate::{Outcome, process, test::workspace, testenv};
 
 const BLESS: &str = "--bless";
-const PROFILE: &str = "instructions";
 const PROGRAM: &str = "tidegate-instructions";
 
 /// The tolerated increase of a path's count over the table, in percent, unless its row says otherwise.
@@ -52,7 +52,7 @@ pub(crate) fn bench(arguments: &[String]) -> Outcome {
 
 fn build() -> Result<PathBuf, String> {
     process::stream(&mut cargo_build())?;
-    Ok(process::target().join(PROFILE).join(PROGRAM))
+    Ok(process::target().join(COUNTED).join(PROGRAM))
 }
 
 /// Starts the build with the time that other processes leave. A later build waits for it, and shows its errors.
@@ -61,11 +61,8 @@ pub(crate) fn build_in_background() -> Result<Child, String> {
 }
 
 fn cargo_build() -> Command {
-    let mut cargo = bench::harness_cargo("build");
-    // It is not built again for every commit.
-    cargo
-        .env("TIDEGATE_COMMIT", "instructions")
-        .args(["--profile", PROFILE, "--bin", PROGRAM]);
+    let mut cargo = bench::harness_cargo("build", COUNTED);
+    cargo.args(["--bin", PROGRAM]);
     cargo
 }
 

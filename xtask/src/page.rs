@@ -89,7 +89,7 @@ fn measure(asked: &Measurement) -> Outcome {
     let binary = if let Some(binary) = &asked.binary {
         std::path::absolute(binary).map_err(|error| format!("{}: {error}", binary.display()))?
     } else {
-        bench::build_gateway("release")?;
+        bench::build_gateway()?;
         process::target().join("release/tidegate")
     };
     let figures = output().join("open.json");
@@ -118,8 +118,7 @@ fn measure(asked: &Measurement) -> Outcome {
 
 /// Writes the figures into `docs/benchmarks.md`, also those that exceed a budget.
 fn publish(figures: &Path, command: &str) -> Outcome {
-    bench::build_harness("release")?;
-    let mut harness = Command::new(process::target().join("release/tidegate-bench"));
+    let mut harness = Command::new(bench::release_harness()?);
     process::stream(harness.args(["-", "pages"]).arg(figures).arg(command))
 }
 

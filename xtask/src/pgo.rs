@@ -11,7 +11,7 @@ use std::time::Duration;
 use std::{fs, io};
 
 use crate::progress::LongTask;
-use crate::{Outcome, bench, process, test::workspace};
+use crate::{Outcome, bench::Programs, process, test::workspace};
 
 /// The training load: each way through the gateway that carries much.
 const LOAD: [&str; 8] = [
@@ -48,7 +48,7 @@ pub(crate) fn pgo(_: &[String]) -> Outcome {
     drop(progress);
     // The programs of this step print their own progress.
     eprintln!("pgo: load (step 2 of {STEPS})");
-    let mut load = Command::new(bench::build()?.join("tidegate-bench"));
+    let mut load = Command::new(Programs::release()?.harness);
     load.arg(counting).arg("bench").arg(directory.join("report"));
     process::stream(load.args(["--only", "tidegate", "--window", "300"]).args(LOAD))?;
 

@@ -5,7 +5,7 @@
 use std::path::PathBuf;
 use std::process::Command;
 
-use crate::test::workspace;
+use crate::test::{build_gateway, workspace};
 use crate::{Outcome, process};
 
 /// Builds the gateway and runs pytest. Python looks for modules in `folders`. `programs` are variables that name what the
@@ -16,7 +16,7 @@ pub(crate) fn run(
     programs: &[(&str, PathBuf)],
     arguments: &[String],
 ) -> Outcome {
-    process::stream(process::cargo().args(["build", "--bin", "tidegate"]))?;
+    build_gateway()?;
     process::stream(
         python(folders)?
             .args(["-m", "pytest", "-p", "no:cacheprovider"])

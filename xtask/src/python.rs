@@ -7,7 +7,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::test::workspace;
+use crate::test::{build_gateway, workspace};
 use crate::{Outcome, process, testenv};
 
 /// Installs what is missing and tests the package; arguments go to pytest.
@@ -19,7 +19,7 @@ pub(crate) fn test_alone(arguments: &[String]) -> Outcome {
 /// Builds the wheel, checks its types and runs its tests, also after a failure.
 pub(crate) fn test(arguments: &[String]) -> Outcome {
     let site = install(&[])?;
-    process::stream(process::cargo().args(["build", "--bin", "tidegate"]))?;
+    build_gateway()?;
     let source = workspace().join("python");
     let types = process::stream(
         python(&site)

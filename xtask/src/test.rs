@@ -43,8 +43,8 @@ fn run(arguments: &[String]) -> Outcome {
                 ("page", || page::test(&[])),
                 ("docs", || docs::test(&[])),
                 ("editor", || editor::test(&[])),
-                ("harness", harness),
                 ("instructions", || instructions::bench(&[])),
+                ("harness", harness),
                 ("abuse", abuse::small),
                 ("cluster", cluster::small),
             ];
@@ -93,9 +93,9 @@ fn spelling() -> Outcome {
     process::stream(Command::new(typos).current_dir(workspace()))
 }
 
-/// The tests of the harness.
+/// The tests of the harness. They share crates with the program of `instructions`, so their part comes after it.
 fn harness() -> Outcome {
-    let mut cargo = bench::harness_cargo("test");
+    let mut cargo = bench::harness_cargo("test", bench::COUNTED);
     cargo
         .arg("--no-fail-fast")
         .env(testenv::VARIABLE, testenv::directory());
@@ -117,9 +117,40 @@ pub(crate) fn cargo_test_of(packages: &[&str]) -> Command {
     cargo
 }
 
+/// Builds parts of the workspace without optimisation, with the features of dependencies that its tests enable. `cargo test`
+/// has the same features, so it builds nothing again. The parts alone have other features: cargo would build most crates twice.
+pub(crate) fn build(parts: &[&str]) -> Outcome {
+    let mut cargo = process::cargo();
+    // Cargo enables the features of tests only for a named example, test or bench. `tests/dist` runs this example.
+    cargo
+        .args(["build", "--workspace", "--example", "cells", "--target-dir"])
+        .arg(process::target())
+        .args(parts)
+        .current_dir(workspace());
+    process::stream(&mut cargo)
+}
+
+/// Builds `target/debug/tidegate`, the gateway of all tests.
+pub(crate) fn build_gateway() -> Outcome {
+    build(&["--bin", "tidegate"])
+}
+
 /// The root of the repository.
 pub(crate) fn workspace() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
         .parent()
         .expect("this package is a folder of the workspace")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Dependencies of such a crate have features of their own: cargo would build the SDK and its dependencies twice.
+    #[test]
+    fn the_crate_of_macros_has_no_dependencies_of_tests() {
+        let manifest = workspace().join("crates/tidegate-metrics-derive/Cargo.toml");
+        let text = std::fs::read_to_string(manifest).expect("the manifest");
+        assert!(!text.contains("dev-dependencies"), "{text}");
+    }
 }

@@ -20,7 +20,7 @@ use std::process::Command;
 
 use self::gateway::Gateway;
 use crate::progress::LongTask;
-use crate::test::workspace;
+use crate::test::{build_gateway, workspace};
 use crate::{Outcome, deny, golang, process, pytest, testenv};
 
 /// Reads the workflows that make a release.
@@ -283,7 +283,7 @@ pub(crate) fn test_alone(arguments: &[String]) -> Outcome {
 /// Packs the debug build twice, with different masks, and runs `tests/dist` on the packages. It takes a minute or two when
 /// the gateway, its libraries and actionlint are built.
 pub(crate) fn test(arguments: &[String]) -> Outcome {
-    process::stream(process::cargo().args(["build", "--bin", "tidegate"]))?;
+    build_gateway()?;
     let folder = process::target().join("dist-test");
     testenv::clear(&folder)?;
     // Symbols are a third of its bytes.
