@@ -268,7 +268,7 @@ fn the_command_says_why_there_is_no_result_and_can_fail_for_it() {
         "no result: no series matches at this time; compare the labels with `tidegate explain NAME`\n";
     let unknown = |name: &str, near: &str| {
         format!(
-            "warning: metric \"{name}\" is not known: no series of this name is here or was here lately{near}\nno result\n"
+            "warning: metric \"{name}\" is not known: no present or recent series has this name{near}\nno result\n"
         )
     };
     let near = unknown("requests_totl", "; did you mean \"requests_total\"?");
