@@ -5,7 +5,7 @@
 use super::kit::{Authority, Gateway, OtlpSink, SOON, Trouble, free_port, http, promtool_check, wait_until};
 use opentelemetry_proto::tonic::trace::v1::{Span, status::StatusCode};
 use std::collections::BTreeSet;
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
@@ -450,7 +450,8 @@ fn levels_choose_what_exists() {
 fn nothing_is_served_at_level_none_and_null_takes_an_attribute_away() {
     let receiver = free_port();
     let gateway = measured(receiver, "{metrics: {level: none}}");
-    assert!(http::get(gateway.telemetry_port(), "/metrics").is_err());
+    let refused = http::get(gateway.telemetry_port(), "/metrics").expect_err("nothing listens");
+    assert_eq!(refused.kind(), ErrorKind::ConnectionRefused);
     gateway.stop();
     let gateway = measured(receiver, "{resource: {service.instance.id: null, rack: r7}}");
     let page = gateway.own_metrics();
