@@ -56,12 +56,8 @@ service:
         let body = request(second, falling).to_string();
         let answer = http::post(otlp, "/v1/metrics", "application/json", body.as_bytes());
         let answer = answer.expect("the gateway answers");
-        assert_eq!(answer.status, 200);
-        let partial = answer.json()["partialSuccess"].take();
-        assert_eq!(
-            partial["rejectedDataPoints"], "1",
-            "the page rejects it: {partial}"
-        );
+        // The answer says nothing of the drops: the other pipeline takes all points.
+        assert_eq!((answer.status, answer.text().trim()), (200, "{}"));
     }
     let queries = QueryApi::at(admin);
     queries.wait_for_value("rising_total", 8.0);

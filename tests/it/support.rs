@@ -19,7 +19,7 @@ use super::kit::{Gateway, HttpPeer, Ledgers, QueryApi, SOON, free_port, http, wa
 const SECRETS: [&str; 5] = ["hunter1", "hunter2", "hunter3", "YWRhOmh1bnRlcjM", "hunter4"];
 
 /// The exporters of the configuration. Nothing listens at their addresses.
-const EXPORTERS: [&str; 3] = ["otlphttp", "otlphttp/token", "otlphttp/user"];
+const EXPORTERS: [&str; 3] = ["otlphttp", "otlphttp/bearer", "otlphttp/user"];
 
 /// A log record, as JSON.
 const LOG: &[u8] = br#"{"resourceLogs":[{"scopeLogs":[{"logRecords":[{"body":{"stringValue":"x"}}]}]}]}"#;
@@ -52,19 +52,20 @@ const CHANGING: [&str; 8] = [
 ];
 
 fn config(admin: u16, input: u16) -> String {
+    let retry = "retry_on_failure: {initial_interval: 100ms, max_interval: 1s}";
     format!(
         "extensions:
   admin: {{endpoint: \"127.0.0.1:{admin}\"}}
   bearertokenauth: {{token: hunter4}}
 receivers: {{otlp: {{protocols: {{http: {{endpoint: \"127.0.0.1:{input}\"}}}}}}}}
 exporters:
-  otlphttp: {{endpoint: \"http://127.0.0.1:1\", headers: {{api-key: hunter1, other: \"${{env:SUPPORT_KEY}}\"}}}}
-  otlphttp/token: {{endpoint: \"http://127.0.0.1:1\", auth: {{authenticator: bearertokenauth}}}}
-  otlphttp/user: {{endpoint: \"http://ada:hunter3@127.0.0.1:1\"}}
+  otlphttp: {{endpoint: \"http://127.0.0.1:1\", {retry}, headers: {{api-key: hunter1, other: \"${{env:SUPPORT_KEY}}\"}}}}
+  otlphttp/bearer: {{endpoint: \"http://127.0.0.1:1\", {retry}, auth: {{authenticator: bearertokenauth}}}}
+  otlphttp/user: {{endpoint: \"http://ada:hunter3@127.0.0.1:1\", {retry}}}
 service:
   drain_timeout: 1s
   extensions: [health_check, admin, bearertokenauth]
-  pipelines: {{logs: {{receivers: [otlp], exporters: [otlphttp, otlphttp/token, otlphttp/user]}}}}
+  pipelines: {{logs: {{receivers: [otlp], exporters: [otlphttp, otlphttp/bearer, otlphttp/user]}}}}
 "
     )
 }
@@ -225,7 +226,7 @@ fn a_bundle_without_a_gateway_names_what_is_missing_and_no_secret() {
     let wrong = yaml
         .replace("api-key: hunter1", "api-key: [hunter1]")
         .replace("http://ada", "ftp://ada")
-        .replace("token: hunter4", "tokens: {hunter4: hunter4}");
+        .replace("token: hunter4", "tokens: hunter4");
     for (name, yaml, has_problems) in [("valid", yaml, false), ("wrong", wrong, true)] {
         let file = file_of(&yaml, directory.path());
         let rest = directory.path().join(name);
@@ -261,7 +262,7 @@ fn each_page_is_asked_for_once() {
     lines.sort_unstable();
     let pages: BTreeSet<_> = ANSWERS
         .iter()
-        .map(|(_, page, _)| format!("GET {page} HTTP/1.1"))
+        .map(|(_, page, _)| format!("GET {page}? HTTP/1.1"))
         .collect();
     assert_eq!(lines, Vec::from_iter(pages));
     let missing = std::fs::read_to_string(rest.join("missing.txt")).expect("it lists what is missing");
