@@ -226,7 +226,7 @@ fn a_bundle_without_a_gateway_names_what_is_missing_and_no_secret() {
     let wrong = yaml
         .replace("api-key: hunter1", "api-key: [hunter1]")
         .replace("http://ada", "ftp://ada")
-        .replace("token: hunter4", "tokens: hunter4");
+        .replace("token: hunter4", "tokens: {hunter4}");
     for (name, yaml, has_problems) in [("valid", yaml, false), ("wrong", wrong, true)] {
         let file = file_of(&yaml, directory.path());
         let rest = directory.path().join(name);
