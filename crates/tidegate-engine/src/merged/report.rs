@@ -244,7 +244,7 @@ pub enum MergeRefusal {
     )]
     ProducerSeries(ProducerId),
     /// The producer has reached its limit of runs in this series.
-    #[error("producer {0}: a series has too many of its runs: give each process a producer name of its own")]
+    #[error("producer {0}: it has too many runs: give each process a producer name of its own")]
     ProducerRuns(ProducerId),
     /// The limit of series is reached.
     #[error("producer {0}: the series have reached the limit `max_series`: raise it, or send fewer series")]
