@@ -16,11 +16,11 @@ const RECORD_BYTES: u64 = 256;
 /// The reason why a record finds no space on the disk.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum NoSpace {
-    #[error("not open")]
+    #[error("it is not open: send the data again later")]
     Closed,
-    #[error("full, or it fails")]
+    #[error("it is full, or a write failed: raise `max_size`, or check the disk")]
     Full,
-    #[error("{0} bytes are more than it may hold")]
+    #[error("the data needs {0} bytes, more than `max_size`: send smaller requests, or raise `max_size`")]
     TooLarge(u64),
     #[error("{0}")]
     Ended(NotKept),

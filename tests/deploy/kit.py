@@ -84,7 +84,9 @@ def of_kind(values: Path, *kinds: str) -> list[Object]:
 
 
 def workloads(values: Path) -> list[Object]:
-    return of_kind(values, "DaemonSet", "StatefulSet")
+    found = of_kind(values, "DaemonSet", "StatefulSet")
+    assert found, f"{values}: no workload"
+    return found
 
 
 def pod(workload: Object) -> Object:

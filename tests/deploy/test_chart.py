@@ -15,6 +15,22 @@ matrix = pytest.mark.parametrize("values", kit.MATRIX, ids=lambda path: path.ste
 VERSIONS = ["1.27", "1.37"]
 
 
+# Kinds that the tests of this file look for. A test of a kind that no values file makes would check nothing.
+KINDS = {"ClusterRole", "ConfigMap", "DaemonSet", "NetworkPolicy", "PodDisruptionBudget", "Service", "ServiceMonitor", "StatefulSet"}
+
+
+def test_each_kind_of_object_is_in_the_matrix() -> None:
+    assert {found["kind"] for values in kit.MATRIX for found in kit.objects(values)} >= KINDS
+
+
+@matrix
+def test_each_workload_has_its_configuration_or_that_of_the_operator(values: Path) -> None:
+    given = yaml.safe_load(values.read_text()) or {}
+    own = {kind for kind, key in (("DaemonSet", "agent"), ("StatefulSet", "gateway")) if given.get(key, {}).get("existingConfigMap")}
+    made = {workload["kind"] for workload, _ in kit.configurations(values)}
+    assert made | own == {workload["kind"] for workload in kit.workloads(values)} and not made & own
+
+
 @matrix
 def test_helm_lint_has_no_complaint(values: Path) -> None:
     result = kit.run(kit.program("helm"), "lint", "--strict", "--quiet", kit.CHART, "--values", values)

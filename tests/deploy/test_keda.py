@@ -133,6 +133,7 @@ def test_addresses_are_those_of_the_gateway_of_the_chart() -> None:
 
 
 def test_each_scaled_object_says_what_happens_while_the_value_is_unknown() -> None:
+    assert scaled()
     for name, found in scaled().items():
         spec, metadata = found["spec"], found["spec"]["triggers"][0]["metadata"]
         assert spec["minReplicaCount"] <= spec["maxReplicaCount"], name

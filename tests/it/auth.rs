@@ -9,7 +9,7 @@ use prost::Message;
 use rustix::net::sockopt::set_socket_recv_buffer_size;
 use tidegate_requests::{attribute, gauge, int, request};
 
-use super::kit::{Gateway, OtlpSink, SOON, free_port, http, wait_until};
+use super::kit::{Gateway, Ledgers, OtlpSink, SOON, free_port, http, wait_until};
 
 /// Takes OTLP with these authenticators and hands it to a sink.
 fn guarded(grpc: u16, http: u16, sink: &OtlpSink) -> Gateway {
@@ -34,9 +34,10 @@ service:
 }
 
 /// Takes OTLP/HTTP from any sender and sends it on over both protocols, with credentials.
-fn sender(own: u16, grpc: u16, http: u16, token: &str, password: &str) -> Gateway {
+fn sender(own: u16, admin: u16, grpc: u16, http: u16, token: &str, password: &str) -> Gateway {
     Gateway::start(&format!(
         "extensions:
+  admin: {{endpoint: \"127.0.0.1:{admin}\"}}
   bearertokenauth: {{token: {token}}}
   basicauth/client: {{client_auth: {{username: ada, password: {password}}}}}
 receivers:
@@ -45,7 +46,7 @@ exporters:
   otlp: {{endpoint: \"127.0.0.1:{grpc}\", tls: {{insecure: true}}, auth: {{authenticator: bearertokenauth}}}}
   otlphttp: {{endpoint: \"http://127.0.0.1:{http}\", auth: {{authenticator: basicauth/client}}}}
 service:
-  extensions: [health_check, bearertokenauth, basicauth/client]
+  extensions: [health_check, admin, bearertokenauth, basicauth/client]
   pipelines:
     logs: {{receivers: [otlp], exporters: [otlp, otlphttp]}}
 "
@@ -73,21 +74,41 @@ fn only_known_senders_are_let_in_and_secrets_appear_nowhere() {
             .is_some_and(|value| value.starts_with("Basic "))
     );
     assert_eq!(answer.json()["code"], 16, "UNAUTHENTICATED");
-    let labels = ["component=\"otlp\"", "reason=\"wrong\""];
-    let counted = guarded.own_metric("tidegate_unauthenticated_requests_total", &labels);
-    assert_eq!(counted as usize, 1);
+    let refused = || {
+        let labels = ["component=\"otlp\"", "reason=\"wrong\""];
+        guarded.own_metric("tidegate_unauthenticated_requests_total", &labels)
+    };
+    assert_eq!(refused(), 1.0);
 
-    let known = sender(own, grpc, http_port, "s3cr3t-token", "s3cr3t-word");
+    let admins = [free_port(), free_port()];
+    let known = sender(own, admins[0], grpc, http_port, "s3cr3t-token", "s3cr3t-word");
     send(own);
     sink.wait_until("both ways in are open to who is known", |sink| {
         sink.logs().len() == 2
     });
+    let is_idle = |gateway: &Gateway| gateway.own_metric("tidegate_held_items", &[]) == 0.0;
+    wait_until(SOON, "both are sent", || is_idle(&known));
 
-    let unknown = sender(other, grpc, http_port, "wr0ng-token", "wr0ng-word");
+    let unknown = sender(other, admins[1], grpc, http_port, "wr0ng-token", "wr0ng-word");
     send(other);
-    let dropped = || unknown.own_metric("tidegate_dropped_items_total", &["reason=\"rejected\""]);
-    wait_until(SOON, "both refusals are booked", || dropped() == 2.0);
+    wait_until(SOON, "both are refused", || is_idle(&unknown));
+    // Both ends of both ways in agree on what was let in and what was not.
+    for (gateway, admin, fate) in [
+        (&known, admins[0], "out"),
+        (&unknown, admins[1], "dropped rejected"),
+    ] {
+        let ledgers = Ledgers::agreed(gateway, admin);
+        assert_eq!(ledgers.of("receivers::otlp", "logs"), [("accepted", 1)]);
+        for exporter in ["exporters::otlp", "exporters::otlphttp"] {
+            let mut expected = [("in", 1), (fate, 1)];
+            expected.sort_unstable();
+            assert_eq!(ledgers.of(exporter, "logs"), expected, "{exporter}");
+        }
+    }
+    assert_eq!(refused(), 3.0, "each attempt of the unknown one counts once");
     assert_eq!(sink.logs().len(), 2);
+    let accepted = guarded.own_metric("otelcol_receiver_accepted_log_records", &[]);
+    assert_eq!(accepted, 2.0);
 
     for gateway in [guarded, known, unknown] {
         let said = gateway.stop();

@@ -2,7 +2,7 @@
 
 //! Clocks that are set while a gateway runs: a sender's, and its own. Every value is right, or it is not called fresh.
 
-use super::kit::{Gateway, QueryApi, SOON, free_port, http, testenv, wait_until};
+use super::kit::{Gateway, Ledgers, QueryApi, SOON, free_port, http, testenv, wait_until};
 use serde_json::{Value, json};
 use std::fs;
 use std::process::Command;
@@ -223,6 +223,12 @@ fn values_after_a_clock_step_are_right_again_or_not_fresh() {
         scene.dropped("future") + scene.dropped("late"),
         scene.refused as f64
     );
+    let ledgers = Ledgers::agreed(&scene.gateway, scene.queries.port());
+    let sent = scene.sent as u64;
+    assert_eq!(ledgers.of("receivers::otlp", "metrics"), [("accepted", sent)]);
+    let counts = ledgers.of("processors::aggregate@metrics", "metrics");
+    let absorbed = counts.iter().find(|(name, _)| *name == "absorbed");
+    assert_eq!(absorbed, Some(&("absorbed", sent - scene.refused as u64)));
     let line = scene.gateway.wait_for_log("too far ahead of the gateway's clock");
     assert!(
         line.contains("WARN") && line.contains("level") | line.contains("hits"),

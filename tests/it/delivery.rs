@@ -5,7 +5,7 @@
 use super::kit::go_sink::Counts;
 use super::kit::http_peer::Reply;
 use super::kit::points::points;
-use super::kit::{Gateway, GoSink, HttpPeer, OtlpSink, SOON, Trouble, free_port, http, wait_until};
+use super::kit::{Gateway, GoSink, HttpPeer, Ledgers, OtlpSink, SOON, Trouble, free_port, http, wait_until};
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use tonic::Code;
 
@@ -174,24 +174,36 @@ service:
     assert_eq!(counts.encodings, [("gzip".to_owned(), counts.requests)].into());
 }
 
-/// A gateway with one exporter, whose sink and queue are as the test wants them.
-fn with_exporter(kind: &str, options: &str, storage: &std::path::Path) -> (Gateway, u16) {
-    let port = free_port();
+/// A gateway with one exporter, whose sink and queue are as the test wants them, and its ports: of the receiver and of `admin`.
+fn with_exporter(kind: &str, options: &str, storage: &std::path::Path) -> (Gateway, u16, u16) {
+    let (port, admin) = (free_port(), free_port());
     let gateway = Gateway::start(&format!(
         "receivers: {{otlp: {{protocols: {{http: {{endpoint: \"127.0.0.1:{port}\"}}}}}}}}
-extensions: {{file_storage: {{directory: \"{}\"}}}}
+extensions: {{admin: {{endpoint: \"127.0.0.1:{admin}\"}}, file_storage: {{directory: \"{}\"}}}}
 exporters: {{{kind}: {{{options}}}}}
 service:
-  extensions: [health_check, file_storage]
+  extensions: [health_check, admin, file_storage]
   pipelines: {{metrics: {{receivers: [otlp], exporters: [{kind}]}}}}
 ",
         storage.display()
     ));
-    (gateway, port)
+    (gateway, port, admin)
 }
 
 fn troubles(gateway: &Gateway) -> serde_json::Value {
     gateway.health().expect("an answer").json()["troubles"].clone()
+}
+
+/// The API and the metrics say that the exporter dropped one of two requests, and delivered the other.
+fn one_of_two_requests_was_rejected(gateway: &Gateway, admin: u16, exporter: &str) {
+    let held = || gateway.own_metric("tidegate_held_items", &[]);
+    wait_until(SOON, "nothing is held", || held() == 0.0);
+    let ledgers = Ledgers::agreed(gateway, admin);
+    let accepted = [("accepted", 2 * POINTS)];
+    assert_eq!(ledgers.of("receivers::otlp", "metrics"), accepted);
+    let counts = ledgers.of(&format!("exporters::{exporter}"), "metrics");
+    let expected = [("dropped rejected", POINTS), ("in", 2 * POINTS), ("out", POINTS)];
+    assert_eq!(counts, expected, "{exporter}");
 }
 
 #[test]
@@ -201,7 +213,7 @@ fn denied_access_is_in_the_log_health_and_a_gauge_until_a_success() {
         let sink = OtlpSink::start();
         sink.trouble([Trouble::Refuse(Code::Unauthenticated, 401)]);
         let options = format!("endpoint: \"{}\"", sink.endpoint());
-        let (gateway, port) = with_exporter(kind, &options, directory.path());
+        let (gateway, port, admin) = with_exporter(kind, &options, directory.path());
         let component = format!("component=\"exporters::{kind}\"");
         let denied = || gateway.own_metric("tidegate_exporter_failing", &[&component, "reason=\"denied\""]);
         assert_eq!(post(port, "/v1/metrics", &metrics(POINTS)), 200);
@@ -209,11 +221,12 @@ fn denied_access_is_in_the_log_health_and_a_gauge_until_a_success() {
         let trouble = troubles(&gateway)[format!("exporters::{kind}")].to_string();
         let begin = format!("\"access to {}", sink.endpoint());
         assert!(trouble.starts_with(&begin), "{trouble}");
-        let dropped = gateway.own_metric("tidegate_dropped_items_total", &[&component, "rejected"]);
-        assert_eq!(dropped as u64, POINTS);
         assert_eq!(post(port, "/v1/metrics", &metrics(POINTS)), 200);
         wait_until(SOON, "it is over", || denied() == 0.0);
         assert!(troubles(&gateway).is_null());
+        one_of_two_requests_was_rejected(&gateway, admin, kind);
+        assert_eq!(sink.attempts(), 2, "a denial is final");
+        assert_eq!(sink.points().len() as u64, POINTS);
         let log = gateway.stop();
         let error = log.lines().find(|line| line.contains("ERROR")).expect("an error");
         let status = if kind == "otlp" { "Unauthenticated" } else { "401" };
@@ -261,7 +274,7 @@ fn denied_remote_writes_say_where_and_why_and_are_not_tried_again() {
         let options = format!(
             "endpoint: \"{url}\", max_batch_request_parallelism: 1, retry_on_failure: {{initial_interval: 20ms}}"
         );
-        let (gateway, port) = with_exporter("prometheusremotewrite", &options, directory.path());
+        let (gateway, port, admin) = with_exporter("prometheusremotewrite", &options, directory.path());
         let denied = || gateway.own_metric("tidegate_exporter_failing", &[COMPONENT, "reason=\"denied\""]);
         let rejected = || {
             gateway.own_metric(
@@ -280,10 +293,8 @@ fn denied_remote_writes_say_where_and_why_and_are_not_tried_again() {
         assert_eq!(post(port, "/v1/metrics", &gauges(POINTS)), 200);
         wait_until(SOON, "it is over", || denied() == 0.0);
         assert!(troubles(&gateway).is_null());
-        assert_eq!(
-            gateway.own_metric("otelcol_exporter_sent_metric_points", &[]) as u64,
-            POINTS
-        );
+        one_of_two_requests_was_rejected(&gateway, admin, "prometheusremotewrite");
+        assert_eq!(peer.seen().len(), 2);
         let log = gateway.stop();
         let error = log.lines().find(|line| line.contains("ERROR")).expect("an error");
         for part in ["access denied", &*url, code, "who are you? xxx"] {
@@ -306,7 +317,7 @@ fn denied_remote_writes_are_kept_and_probed_where_that_is_wanted() {
          randomization_factor: 0, multiplier: 2, max_interval: 400ms, retry_on_status: [401, 403]}}",
         peer.port()
     );
-    let (gateway, port) = with_exporter("prometheusremotewrite", &options, directory.path());
+    let (gateway, port, admin) = with_exporter("prometheusremotewrite", &options, directory.path());
     for _ in 0..3 {
         assert_eq!(post(port, "/v1/metrics", &gauges(POINTS)), 200);
     }
@@ -323,6 +334,11 @@ fn denied_remote_writes_are_kept_and_probed_where_that_is_wanted() {
     peer.answer(Reply::default());
     wait_until(SOON, "all is delivered", || sent() == 3 * POINTS);
     assert_eq!((denied(), dropped()), (0.0, 0.0));
+    let ledgers = Ledgers::agreed(&gateway, admin);
+    assert_eq!(
+        ledgers.of("exporters::prometheusremotewrite", "metrics"),
+        [("in", 3 * POINTS), ("out", 3 * POINTS)]
+    );
     let log = gateway.stop();
     assert_eq!(log.matches("access denied").count(), 1, "{log}");
 }
@@ -336,7 +352,7 @@ fn a_queue_on_disk_counts_and_keeps_its_items_and_logs_their_end() {
     let options = format!(
         "endpoint: \"http://127.0.0.1:{to}\", retry_on_failure: {{initial_interval: 100ms}}, sending_queue: {{storage: file_storage, queue_size: 2}}"
     );
-    let (gateway, port) = with_exporter("otlphttp", &options, directory.path());
+    let (gateway, port, admin) = with_exporter("otlphttp", &options, directory.path());
     for _ in 0..REQUESTS {
         assert_eq!(post(port, "/v1/metrics", &metrics(POINTS)), 200);
     }
@@ -345,9 +361,9 @@ fn a_queue_on_disk_counts_and_keeps_its_items_and_logs_their_end() {
     wait_until(SOON, "the backlog is what is held", || {
         of("tidegate_storage_backlog_items") == all
     });
-    assert_eq!(of("tidegate_held_items"), all);
-    let sent = gateway.own_metric("otelcol_exporter_sent_metric_points", &[]);
-    assert_eq!(sent, 0.0);
+    let ledgers = Ledgers::agreed(&gateway, admin);
+    let counts = ledgers.of("exporters::otlphttp", "metrics");
+    assert_eq!(counts, [("held", all), ("in", all)]);
     wait_until(SOON, "health names it", || !troubles(&gateway).is_null());
     let trouble = troubles(&gateway)["exporters::otlphttp"].to_string();
     assert!(
@@ -368,20 +384,16 @@ fn a_queue_on_disk_counts_and_keeps_its_items_and_logs_their_end() {
     assert!(line("kept on disk for the next run").contains(&format!("items={all}")));
 
     let sink = OtlpSink::start_on(to);
-    let (mut gateway, _) = with_exporter("otlphttp", &options, directory.path());
+    let (mut gateway, _, admin) = with_exporter("otlphttp", &options, directory.path());
     let caught_up = gateway.wait_for_log("caught up");
     assert!(caught_up.contains(&format!("items={all}")), "{caught_up}");
     assert_eq!(sink.points().len() as u64, all);
     let sent = || gateway.own_metric("otelcol_exporter_sent_metric_points", &[]) as u64;
     wait_until(SOON, "all is sent", || sent() == all);
-    let left = |metric: &str| gateway.own_metric(metric, &["component=\"exporters::otlphttp\""]);
-    assert_eq!(
-        (
-            left("tidegate_storage_backlog_items"),
-            left("tidegate_held_items")
-        ),
-        (0.0, 0.0)
-    );
+    let ledgers = Ledgers::agreed(&gateway, admin);
+    let counts = ledgers.of("exporters::otlphttp", "metrics");
+    assert_eq!(counts, [("out", all), ("restored", all)]);
+    assert_eq!(gateway.own_metric("tidegate_storage_backlog_items", &[]), 0.0);
     gateway.stop();
 }
 
@@ -390,7 +402,7 @@ fn the_first_point_of_a_stream_that_becomes_a_delta_is_not_sent() {
     let directory = tempfile::tempdir().expect("a directory");
     let sink = OtlpSink::start();
     let options = format!("endpoint: \"{}\", temporality: delta", sink.endpoint());
-    let (gateway, port) = with_exporter("otlphttp", &options, directory.path());
+    let (gateway, port, admin) = with_exporter("otlphttp", &options, directory.path());
     let total = |n: u64| {
         format!(
             r#"{{"resourceMetrics":[{{"scopeMetrics":[{{"metrics":[{{"name":"c","sum":{{"aggregationTemporality":2,"isMonotonic":true,"dataPoints":[{{"timeUnixNano":"{n}","asInt":"{n}"}}]}}}}]}}]}}]}}"#
@@ -407,6 +419,12 @@ fn the_first_point_of_a_stream_that_becomes_a_delta_is_not_sent() {
     assert_eq!(post(port, "/v1/metrics", &total(2)), 200);
     wait_until(SOON, "the increase is sent", || sent() == 1.0);
     assert_eq!((sink.points().len(), absorbed()), (1, 1.0));
+    let ledgers = Ledgers::agreed(&gateway, admin);
+    assert_eq!(
+        ledgers.of("exporters::otlphttp", "metrics"),
+        [("absorbed", 1), ("in", 2), ("out", 1)]
+    );
+    assert_eq!(ledgers.of("receivers::otlp", "metrics"), [("accepted", 2)]);
     gateway.stop();
 }
 

@@ -227,7 +227,7 @@ fn a_name_of_another_exporter_is_unknown_and_ours_is_suggested() {
             "room_temperature_celsius",
         ] {
             let expected = format!(
-                "metric \"{other}_{name}\" is not known: no series of this name is here or was here lately; queries call it \"{own}_{name}\""
+                "metric \"{other}_{name}\" is not known: no present or recent series has this name; queries call it \"{own}_{name}\""
             );
             let asked = format!("{other}_{name}");
             for (path, form) in [("/api/v1/query", "query"), ("/api/v1/explain", "match[]")] {

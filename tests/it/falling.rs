@@ -3,7 +3,7 @@
 //! Sums of deltas that may fall: no reader of totals knows where they began. The page, the queries and the remote write
 //! leave them out, each counts them, and an `aggregate` makes totals of them.
 
-use super::kit::{Gateway, Prometheus, QueryApi, Release, SOON, free_port, http, wait_until};
+use super::kit::{Gateway, Ledgers, Prometheus, QueryApi, Release, SOON, free_port, http, wait_until};
 use serde_json::{Value, json};
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -55,7 +55,9 @@ service:
     for (second, falling) in [(0, 5), (1, -2)] {
         let body = request(second, falling).to_string();
         let answer = http::post(otlp, "/v1/metrics", "application/json", body.as_bytes());
-        assert_eq!(answer.expect("the gateway answers").status, 200);
+        let answer = answer.expect("the gateway answers");
+        // The answer says nothing of the drops: the other pipeline takes all points.
+        assert_eq!((answer.status, answer.text().trim()), (200, "{}"));
     }
     let queries = QueryApi::at(admin);
     queries.wait_for_value("rising_total", 8.0);
@@ -96,6 +98,15 @@ service:
             (taken, left + kept),
             (4.0, 2.0),
             "{exporter}: {left} out, {kept} absorbed"
+        );
+    }
+    let ledgers = Ledgers::agreed(&gateway, admin);
+    assert_eq!(ledgers.of("receivers::otlp", "metrics"), [("accepted", 4)]);
+    for exporter in ["exporters::prometheus", "exporters::prometheusremotewrite"] {
+        let counts = ledgers.of(exporter, "metrics");
+        assert!(
+            counts.contains(&("dropped unsupported", 2)),
+            "{exporter}: {counts:?}"
         );
     }
     let line = gateway.wait_for_log("a sum of deltas that may fall");

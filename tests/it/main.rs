@@ -27,6 +27,7 @@ mod conservation;
 mod convert;
 mod debugging;
 mod delivery;
+mod drops;
 mod environment;
 mod examples;
 mod exposed;

@@ -3,7 +3,9 @@
 //! OTLP through the gateway: the Python SDK pushes, and equal values come out of Prometheus and of an OTLP sink.
 
 use super::kit::points::points;
-use super::kit::{Gateway, OtlpSink, Prometheus, SOON, Script, Trouble, free_port, http, wait_until};
+use super::kit::{
+    Gateway, Ledgers, OtlpSink, Prometheus, SOON, Script, Trouble, free_port, http, wait_until,
+};
 use super::peers::{expected, last_like};
 use opentelemetry_proto::tonic::collector::metrics::v1::ExportMetricsServiceRequest;
 use prost::Message;
@@ -18,6 +20,7 @@ struct Hop {
     grpc_in: u16,
     http_in: u16,
     scrape: u16,
+    admin: u16,
     over_grpc: OtlpSink,
     over_http: OtlpSink,
 }
@@ -25,10 +28,12 @@ struct Hop {
 impl Hop {
     /// `processors` is YAML of the section, `chain` the list that every pipeline gets.
     fn start(processors: &str, chain: &str) -> Self {
-        let (grpc_in, http_in, scrape) = (free_port(), free_port(), free_port());
+        let (grpc_in, http_in) = (free_port(), free_port());
+        let (scrape, admin) = (free_port(), free_port());
         let (over_grpc, over_http) = (OtlpSink::start(), OtlpSink::start());
         let yaml = format!(
-            "receivers:
+            "extensions: {{admin: {{endpoint: \"127.0.0.1:{admin}\"}}}}
+receivers:
   otlp:
     protocols:
       grpc: {{endpoint: \"127.0.0.1:{grpc_in}\"}}
@@ -39,6 +44,7 @@ exporters:
   otlp: {{endpoint: \"127.0.0.1:{}\", tls: {{insecure: true}}, retry_on_failure: {{initial_interval: 50ms}}}}
   otlphttp: {{endpoint: \"http://127.0.0.1:{}\", compression: zstd, retry_on_failure: {{initial_interval: 50ms}}}}
 service:
+  extensions: [health_check, admin]
   pipelines:
     metrics: {{receivers: [otlp], processors: {chain}, exporters: [otlp, otlphttp, prometheus]}}
     traces: {{receivers: [otlp], processors: {chain}, exporters: [otlp, otlphttp]}}
@@ -53,6 +59,7 @@ service:
             grpc_in,
             http_in,
             scrape,
+            admin,
             over_grpc,
             over_http,
         }
@@ -207,8 +214,29 @@ fn a_destination_that_is_down_for_a_while_loses_nothing() {
     for sink in [&hop.over_grpc, &hop.over_http] {
         sink.wait_until("it arrived in the end", |sink| !sink.metrics().is_empty());
         arrived(sink, &report);
+        assert_eq!(sink.metrics().len(), 1, "it arrived once");
+    }
+    assert_eq!(
+        [hop.over_grpc.attempts(), hop.over_http.attempts()],
+        [4, 3],
+        "after each refusal"
+    );
+    for (exporter, sink) in [("otlp", &hop.over_grpc), ("otlphttp", &hop.over_http)] {
+        wait_until(SOON, "nothing is held", || is_idle(&hop.gateway, exporter));
+        let ledgers = Ledgers::agreed(&hop.gateway, hop.admin);
+        let (counts, sent) = (
+            ledgers.of(&format!("exporters::{exporter}"), "metrics"),
+            sink.points().len(),
+        );
+        assert_eq!(counts, [("in", sent as u64), ("out", sent as u64)], "{exporter}");
     }
     hop.gateway.stop();
+}
+
+/// The exporter of a metrics pipeline has sent or dropped all its items.
+fn is_idle(gateway: &Gateway, exporter: &str) -> bool {
+    let component = format!("component=\"exporters::{exporter}\"");
+    gateway.own_metric("tidegate_held_items", &[&component, "metrics"]) == 0.0
 }
 
 #[test]
@@ -217,14 +245,25 @@ fn a_refused_request_is_counted_as_lost_with_its_reason() {
     // Every piece of it, too: the search for what is refused ends after some.
     hop.over_grpc
         .trouble(std::iter::repeat_with(|| Trouble::INVALID).take(200));
-    hop.push("grpc", &[]);
-    let lost = || {
-        hop.gateway.own_metric(
-            "tidegate_dropped_items_total",
-            &["exporters::otlp\"", "rejected", "metrics"],
-        )
-    };
-    wait_until(SOON, "the loss is counted", || lost() > 0.0);
+    let report = hop.push("grpc", &[]);
+    hop.over_http
+        .wait_until("the other one takes it", |sink| !sink.points().is_empty());
+    arrived(&hop.over_http, &report);
+    let sent = hop.over_http.points().len() as u64;
+    for exporter in ["otlp", "otlphttp"] {
+        wait_until(SOON, "nothing is held", || is_idle(&hop.gateway, exporter));
+    }
+    let ledgers = Ledgers::agreed(&hop.gateway, hop.admin);
+    assert_eq!(ledgers.of("receivers::otlp", "metrics"), [("accepted", sent)]);
+    assert_eq!(
+        ledgers.of("exporters::otlp", "metrics"),
+        [("dropped rejected", sent), ("in", sent)]
+    );
+    assert_eq!(
+        ledgers.of("exporters::otlphttp", "metrics"),
+        [("in", sent), ("out", sent)]
+    );
+    assert!(hop.over_grpc.attempts() > 1, "it was tried in parts");
     assert!(hop.over_grpc.metrics().is_empty());
     hop.gateway.stop();
 }
@@ -241,6 +280,19 @@ fn a_request_that_is_refused_once_is_taken_in_halves() {
         .wait_until("all of it arrived", |sink| sink.points().len() == all);
     arrived(&hop.over_http, &report);
     assert!(hop.over_http.metrics().len() > 1);
+    let sent = all as u64;
+    for exporter in ["otlp", "otlphttp"] {
+        wait_until(SOON, "nothing is held", || is_idle(&hop.gateway, exporter));
+    }
+    let ledgers = Ledgers::agreed(&hop.gateway, hop.admin);
+    for exporter in ["exporters::otlp", "exporters::otlphttp"] {
+        let counts = ledgers.of(exporter, "metrics");
+        assert_eq!(
+            counts,
+            [("in", sent), ("out", sent)],
+            "{exporter}: nothing is lost"
+        );
+    }
     hop.gateway.stop();
 }
 

@@ -371,7 +371,12 @@ fn answers_reach_the_log_as_printable_text() {
     });
     let said = odd.gateway.stop();
     assert!(!said.contains(['\u{1b}', '\0']), "{said:?}");
-    assert!(said.matches(r"\u{1b}[31mred\nand more").count() >= 2, "{said}");
+    for id in ["inside", "outside"] {
+        let (component, text) = (format!("exporters::plugin/{id}"), r"\u{1b}[31mred\nand more");
+        let mut lines = said.lines();
+        let is_refusal = |line: &str| line.contains(&component) && line.contains(text);
+        assert!(lines.any(is_refusal), "{id}: {said}");
+    }
 }
 
 #[test]

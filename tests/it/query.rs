@@ -5,6 +5,7 @@
 use super::kit::gateway::tidegate;
 use super::kit::{Gateway, Prometheus, SOON, free_port, http, testenv};
 use serde_json::Value as Json;
+use std::collections::BTreeSet;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
@@ -212,14 +213,24 @@ fn promtool_and_a_dashboard_can_use_it_as_a_data_source() {
         text
     };
     let url = format!("http://127.0.0.1:{}", scene.admin);
-    assert!(promtool(&["query", "instant", &url, "sum(requests_total)"]).contains("=> 20"));
-    assert!(promtool(&["query", "labels", &url, "zone"]).contains('y'));
-    assert!(promtool(&["query", "series", &url, "--match=depth"]).contains("zone=\"x\""));
+    assert!(promtool(&["query", "instant", &url, "sum(requests_total)"]).contains("=> 20 @["));
+    assert_eq!(promtool(&["query", "labels", &url, "zone"]), "x\ny\n");
+    let series = promtool(&["query", "series", &url, "--match=depth"]);
+    assert_eq!(series.lines().count(), 2, "{series}");
+    assert!(
+        ["zone=\"x\"", "zone=\"y\""]
+            .iter()
+            .all(|zone| series.contains(zone)),
+        "{series}"
+    );
     // Until there is a past.
     let deadline = Instant::now() + SOON;
     loop {
         let range = promtool(&["query", "range", "--step=1s", &url, "max_over_time(depth[5s])"]);
-        if range.contains("14") || range.contains("10") {
+        // A line is a value and its time.
+        let values = range.lines().filter_map(|line| Some(line.split_once(" @[")?.0));
+        let values: BTreeSet<&str> = values.collect();
+        if values == BTreeSet::from(["10", "5"]) {
             break;
         }
         assert!(Instant::now() < deadline, "{range}");
@@ -268,7 +279,7 @@ fn the_command_says_why_there_is_no_result_and_can_fail_for_it() {
         "no result: no series matches at this time; compare the labels with `tidegate explain NAME`\n";
     let unknown = |name: &str, near: &str| {
         format!(
-            "warning: metric \"{name}\" is not known: no series of this name is here or was here lately{near}\nno result\n"
+            "warning: metric \"{name}\" is not known: no present or recent series has this name{near}\nno result\n"
         )
     };
     let near = unknown("requests_totl", "; did you mean \"requests_total\"?");

@@ -2,7 +2,7 @@
 
 //! Refused requests: the client gets the reason, and the gateway counts each of them once.
 
-use super::kit::{Gateway, SOON, free_port, http, wait_until};
+use super::kit::{Gateway, Ledgers, SOON, free_port, http, wait_until};
 use std::thread;
 use tokio::net::TcpStream;
 use tokio::task::JoinSet;
@@ -145,6 +145,10 @@ fn receivers_tell_and_count_what_they_refuse() {
     assert_eq!(answer.status, 400);
     let failed = gateway.own_metric("otelcol_receiver_failed_metric_points", &[]);
     assert_eq!((failed, gateway.own_metric(REFUSED, &[])), (1.0, all));
+    let ledgers = Ledgers::agreed(&gateway, ports.admin);
+    assert_eq!(ledgers.of("receivers::otlp", "metrics"), [("failed", 1)]);
+    let writes = ledgers.of("receivers::prometheusremotewrite", "metrics");
+    assert!(writes.is_empty(), "a refused request has no items: {writes:?}");
     gateway.stop();
 }
 

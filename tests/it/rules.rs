@@ -262,7 +262,7 @@ fn run_and_validate_refuse_broken_rules_and_rules_that_reach_too_far() {
     for (text, parts) in table {
         let scene = Scene::new(text);
         let (code, said) = Gateway::launch(&scene.config(), |_| {}).wait(SOON);
-        assert_ne!(code, Some(0), "{said}");
+        assert_eq!(code, Some(1), "{said}");
         let checked = tidegate()
             .args(["validate", "--config", &format!("yaml:{}", scene.config())])
             .args(["--set", "extensions.health_check.endpoint=127.0.0.1:1"])

@@ -5,7 +5,7 @@
 use super::kit::{Authority, Gateway, OtlpSink, SOON, Trouble, free_port, http, promtool_check, wait_until};
 use opentelemetry_proto::tonic::trace::v1::{Span, status::StatusCode};
 use std::collections::BTreeSet;
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
@@ -44,42 +44,69 @@ fn send_logs(receiver: u16) {
 }
 
 #[test]
-fn the_log_of_a_start_lists_pipelines_and_addresses_as_its_levels_say() {
-    let receiver = free_port();
-    let (pipeline, address) = ("receivers=otlp".to_owned(), format!("127.0.0.1:{receiver}"));
-    let serving = "serving component=extensions::health_check ".to_owned();
-    let all = [&serving, &pipeline, &address];
+fn the_log_of_a_start_lists_pipelines_addresses_and_paths_by_level() {
+    let (receiver, directory) = (free_port(), tempfile::tempdir().expect("a temporary directory"));
+    let [cells, state] = ["cells", "state"].map(|name| directory.path().join(name));
+    for path in [&cells, &state] {
+        std::fs::create_dir(path).expect("a directory");
+    }
+    let address = format!("127.0.0.1:{receiver}");
+    let [cells, state] = [cells, state].map(|path| path.display().to_string());
+    let output = directory.path().join("out.json").display().to_string();
+    // The message of each line, and a field that it must have.
+    let all = [
+        ("listening for OTLP over HTTP", format!("endpoint={address}")),
+        ("serving", "component=extensions::health_check".to_owned()),
+        ("pipeline", "receivers=otlp, shm".to_owned()),
+        ("pipeline", "exporters=file".to_owned()),
+        ("extensions", "file_storage".to_owned()),
+        ("writing the file", format!("path={output}")),
+        ("keeping data", format!("directory={state}")),
+        ("reading cells", format!("directory={cells}")),
+    ];
     for (logs, arguments, expected) in [
         ("{level: info}", &[][..], &all[..]),
         (
             "{level: warn, levels: {\"receivers::otlp\": info}}",
             &[][..],
-            &all[2..],
+            &all[..1],
         ),
         ("{level: warn}", &["-v"][..], &all[..]),
         ("{level: debug}", &["-q"][..], &[][..]),
     ] {
         let config = format!(
-            "receivers: {{otlp: {{protocols: {{http: {{endpoint: \"{address}\"}}}}}}}}
-exporters: {{nop: }}
+            "extensions: {{file_storage: {{directory: \"{state}\"}}}}
+receivers:
+  otlp: {{protocols: {{http: {{endpoint: \"{address}\"}}}}}}
+  shm: {{directories: [\"{cells}\"]}}
+exporters: {{file: {{path: \"{output}\"}}}}
 service:
+  extensions: [health_check, file_storage]
   telemetry: {{logs: {logs}}}
-  pipelines: {{logs: {{receivers: [otlp], exporters: [nop]}}}}
+  pipelines: {{metrics: {{receivers: [otlp, shm], exporters: [file]}}}}
 "
         );
         let gateway = Gateway::start_with(&config, |command| {
             command.args(arguments);
         });
-        for text in expected {
-            wait_until(SOON, text, || gateway.stderr().find(text).is_some());
-        }
-        for text in all.iter().filter(|text| !expected.contains(text)) {
-            assert!(
-                gateway.stderr().find(text).is_none(),
-                "{logs} {arguments:?}: {text}"
+        let lines = |log: &str, (message, field): &(&str, String)| {
+            let has_both = |line: &&str| line.contains(&format!(" {message} ")) && line.contains(field);
+            log.lines().filter(has_both).count()
+        };
+        // A thread lists the directories of cells, so its line may come after the start.
+        wait_until(SOON, "all expected lines", || {
+            let log = gateway.stderr().text();
+            expected.iter().all(|line| lines(&log, line) > 0)
+        });
+        let log = gateway.stop();
+        for line in &all {
+            let count = usize::from(expected.contains(line));
+            assert_eq!(
+                lines(&log, line),
+                count,
+                "{logs} {arguments:?}: {line:?} in {log}"
             );
         }
-        gateway.stop();
     }
 }
 
@@ -169,16 +196,25 @@ service:
         quiet.display(),
         verbose.display()
     ));
-    wait_until(SOON, "a directory is read", || {
-        gateway.stderr().find("reading cells").is_some()
-    });
+    // Then both threads have listed their directory: a line of the quiet one would be in the log.
+    for receiver in ["shm/quiet", "shm/verbose"] {
+        let label = format!("receiver=\"{receiver}\"");
+        wait_until(SOON, &format!("{receiver} reads its directory"), || {
+            gateway.own_metric("tidegate_shm_directories", &[&label]) == 1.0
+        });
+    }
     let log = gateway.stop();
     let lines: Vec<_> = log
         .lines()
         .filter(|line| line.contains("reading cells"))
         .collect();
     assert_eq!(lines.len(), 1, "{log}");
-    assert!(lines[0].contains("shm/verbose"), "{log}");
+    let directory = format!("directory={}", verbose.display());
+    assert!(
+        lines[0].contains("receiver=\"shm/verbose\"") && lines[0].ends_with(&directory),
+        "{log}"
+    );
+    assert!(!log.contains("shm/quiet"), "{log}");
 }
 
 fn spans(sink: &OtlpSink) -> Vec<Span> {
@@ -414,7 +450,8 @@ fn levels_choose_what_exists() {
 fn nothing_is_served_at_level_none_and_null_takes_an_attribute_away() {
     let receiver = free_port();
     let gateway = measured(receiver, "{metrics: {level: none}}");
-    assert!(http::get(gateway.telemetry_port(), "/metrics").is_err());
+    let refused = http::get(gateway.telemetry_port(), "/metrics").expect_err("nothing listens");
+    assert_eq!(refused.kind(), ErrorKind::ConnectionRefused);
     gateway.stop();
     let gateway = measured(receiver, "{resource: {service.instance.id: null, rack: r7}}");
     let page = gateway.own_metrics();

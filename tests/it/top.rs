@@ -9,7 +9,7 @@ use prost::Message;
 use tidegate_requests::{gauge, int, request};
 
 use super::kit::gateway::tidegate;
-use super::kit::{Gateway, OtlpSink, SOON, free_port, http, wait_until};
+use super::kit::{Gateway, Ledgers, OtlpSink, SOON, free_port, http, wait_until};
 
 /// A request with a point of each of three metrics.
 fn three_points() -> Vec<u8> {
@@ -96,6 +96,11 @@ service:
         .and_then(|rest| rest.split_once('%'))
         .expect("the use of processors");
     assert!(percent.parse::<u32>().is_ok(), "{text}");
+    // The peer, the API and the metrics have the numbers that the command shows.
+    assert_eq!(sink.points().len(), 3);
+    let ledgers = Ledgers::agreed(&gateway, admin);
+    assert_eq!(ledgers.of("receivers::otlp", "metrics"), [("accepted", 3)]);
+    assert_eq!(ledgers.of("exporters::otlp", "metrics"), [("in", 3), ("out", 3)]);
     gateway.stop();
 }
 

@@ -19,7 +19,7 @@ pub enum Error {
         source: io::Error,
     },
     /// The default directory belongs to another user, who could read and remove the files there.
-    #[error("{path} belongs to another user: cells need another directory")]
+    #[error("{path} belongs to another user: set TIDEGATE_CELLS_DIR to a directory of your own")]
     Foreign {
         /// The directory above it.
         path: PathBuf,
@@ -57,7 +57,7 @@ pub enum Error {
         actual: &'static str,
     },
     /// The resource attributes are too many or too long.
-    #[error("the resource attributes do not fit")]
+    #[error("the resource attributes do not fit: set fewer or shorter ones")]
     Resource,
 }
 

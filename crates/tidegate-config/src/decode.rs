@@ -16,6 +16,9 @@ use super::table::OptionDoc;
 use super::units::{ByteSize, parse_duration};
 use super::yaml_type::YamlType;
 
+/// Ends the names of types of secrets.
+const SECRET: &str = "(secret)";
+
 /// A type that can be read from configuration.
 ///
 /// `None` means that at least one error went into `cx`; a decoder goes on after an error and
@@ -127,9 +130,16 @@ pub fn wrong_type<T: Decode>(node: &Node, cx: &mut Problems) -> Option<T> {
         return None;
     }
     cx.unread(node);
-    let expected = T::type_help().with_article();
-    cx.at(node)
-        .error(format!("expected {expected}, found {}", node.describe()));
+    let expected = T::type_help();
+    let found = if expected.name.contains(SECRET) {
+        // A value of another type in the place of a secret may be the secret.
+        cx.hide(node);
+        node.describe_kind().to_owned()
+    } else {
+        node.describe()
+    };
+    let expected = expected.with_article();
+    cx.at(node).error(format!("expected {expected}, found {found}"));
     None
 }
 
@@ -363,7 +373,7 @@ impl Decode for Secret {
     }
 
     fn type_help() -> TypeHelp {
-        TypeHelp::plain("string (secret)").accepting(YamlType::Scalar)
+        TypeHelp::plain(format!("string {SECRET}")).accepting(YamlType::Scalar)
     }
 
     fn show(&self) -> String {

@@ -212,23 +212,30 @@ impl Node {
 
     /// Its description for messages: `the string "abc"`, `a map`. It does not quote secrets and substituted values.
     pub fn describe(&self) -> String {
-        let scalar = match &self.value {
-            NodeValue::List(_) => return "a list".to_owned(),
-            NodeValue::Map(_) => return "a map".to_owned(),
-            NodeValue::Scalar(scalar) => scalar,
-        };
-        let kind = match scalar.kind {
-            ScalarKind::Null => return "null".to_owned(),
-            ScalarKind::Bool(_) => "boolean",
-            ScalarKind::Int(_) | ScalarKind::Float(_) => "number",
-            ScalarKind::Str => "string",
+        let kind = self.describe_kind();
+        let (Some(scalar), Some(noun)) = (self.scalar(), kind.strip_prefix("a ")) else {
+            return kind.to_owned();
         };
         if self.hides_value() {
-            format!("a {kind}")
+            kind.to_owned()
         } else if scalar.kind == ScalarKind::Str {
-            format!("the {kind} {}", quoted(&scalar.text))
+            format!("the {noun} {}", quoted(&scalar.text))
         } else {
-            format!("the {kind} {}", shortened(&scalar.text))
+            format!("the {noun} {}", shortened(&scalar.text))
+        }
+    }
+
+    /// Its description for messages, without the value: `a string`.
+    pub(super) fn describe_kind(&self) -> &'static str {
+        match &self.value {
+            NodeValue::List(_) => "a list",
+            NodeValue::Map(_) => "a map",
+            NodeValue::Scalar(scalar) => match scalar.kind {
+                ScalarKind::Null => "null",
+                ScalarKind::Bool(_) => "a boolean",
+                ScalarKind::Int(_) | ScalarKind::Float(_) => "a number",
+                ScalarKind::Str => "a string",
+            },
         }
     }
 

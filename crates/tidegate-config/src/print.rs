@@ -30,14 +30,22 @@ pub fn print_redacted(root: &Node, problems: &Problems) -> String {
 ///
 /// `problems` is that of [`print_redacted`].
 pub fn redacted(root: &Node, problems: &Problems, substituted: SubstitutedValues) -> Node {
-    copy(root, &|node: &Node, text: &str| {
-        (substituted == SubstitutedValues::Masked && node.is_substituted())
-            || problems.hides(node.path())
-            || secret::has_url_credentials(text)
+    copy(root, &|node: &Node| match node.scalar() {
+        Some(scalar) if scalar.kind == ScalarKind::Null => false,
+        Some(scalar) => {
+            (substituted == SubstitutedValues::Masked && node.is_substituted())
+                || problems.hides(node.path())
+                || secret::has_url_credentials(&scalar.text)
+        }
+        // Its keys may be the secret: `{hunter2}` instead of `[hunter2]`.
+        None => problems.expects_secret(node.path()),
     })
 }
 
-fn copy(node: &Node, is_secret: &dyn Fn(&Node, &str) -> bool) -> Node {
+fn copy(node: &Node, is_secret: &dyn Fn(&Node) -> bool) -> Node {
+    if is_secret(node) {
+        return Node::string(REDACTED, node.span());
+    }
     let value = match node.value() {
         NodeValue::Map(entries) => {
             let entry = |entry: &Entry| Entry {
@@ -47,9 +55,6 @@ fn copy(node: &Node, is_secret: &dyn Fn(&Node, &str) -> bool) -> Node {
             NodeValue::Map(entries.iter().map(entry).collect())
         }
         NodeValue::List(items) => NodeValue::List(items.iter().map(|item| copy(item, is_secret)).collect()),
-        NodeValue::Scalar(scalar) if scalar.kind != ScalarKind::Null && is_secret(node, &scalar.text) => {
-            return Node::string(REDACTED, node.span());
-        }
         NodeValue::Scalar(scalar) => NodeValue::Scalar(Scalar {
             kind: scalar.kind,
             text: without_references(&scalar.text),

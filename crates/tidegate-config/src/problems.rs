@@ -181,6 +181,11 @@ impl Problems {
         }
     }
 
+    /// Whether an option expects a secret at a path.
+    pub(super) fn expects_secret(&self, path: &Path) -> bool {
+        self.secret_paths.contains(path)
+    }
+
     /// Whether the value at a path must be masked in prints.
     pub(super) fn hides(&self, path: &Path) -> bool {
         let hidden = |path: &Path| self.secret_paths.contains(path);

@@ -141,7 +141,7 @@ pub enum DirectError {
     #[error("`{0}` is not an address of a replica: give a host and a port")]
     Address(String),
     /// A token has characters that no header may have.
-    #[error("the token has characters that are not allowed in a header")]
+    #[error("the token has characters that no HTTP header may have: use printable ASCII characters only")]
     Token,
     /// A certificate or key can't be read.
     #[error("can't read `{file}`: {error}")]

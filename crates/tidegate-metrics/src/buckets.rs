@@ -80,10 +80,13 @@ mod tests {
 
     #[test]
     fn all_named_bounds_are_valid_and_wrong_ones_are_not() {
-        for name in ["latency", "fast", "bytes", "tokens", "ratio"] {
+        let names = ["latency", "fast", "bytes", "tokens", "ratio"];
+        for name in names {
             assert!(are_valid(&named(name).unwrap()), "{name}");
         }
-        assert!(named("furlongs").is_err());
+        let refused = named("furlongs").unwrap_err().to_string();
+        let listed: Vec<_> = refused.split('`').skip(3).step_by(2).collect();
+        assert_eq!(listed, names, "{refused}");
         assert_eq!(*exponential(1.0, 4.0, 3), [1.0, 4.0, 16.0]);
         assert_eq!(*linear(0.0, 0.5, 3), [0.0, 0.5, 1.0]);
         for wrong in [&[1.0, 1.0][..], &[2.0, 1.0], &[f64::NAN], &[f64::INFINITY]] {

@@ -22,7 +22,9 @@ pub enum RegisterError {
         label: String,
     },
     /// A label is there twice; often one that the hierarchy sets already.
-    #[error("metric `{metric}`: label `{label}` is set twice")]
+    #[error(
+        "metric `{metric}`: label `{label}` is set twice: remove one of them, also from the scopes around"
+    )]
     DuplicateLabel {
         /// The metric.
         metric: String,
@@ -44,10 +46,12 @@ pub enum RegisterError {
     #[error("metric `{0}`: the SDK records no summaries: use a histogram")]
     Summary(String),
     /// There are no buckets of this name.
-    #[error("unknown buckets `{0}`")]
+    #[error("unknown buckets `{0}`: use `latency`, `fast`, `bytes`, `tokens` or `ratio`")]
     UnknownBuckets(String),
     /// A metric of this name exists, and it is another one.
-    #[error("metric `{name}` is registered already, with another {what}")]
+    #[error(
+        "metric `{name}` is registered already, with another {what}: make both equal, or choose another name"
+    )]
     Conflict {
         /// The metric.
         name: String,
@@ -55,7 +59,7 @@ pub enum RegisterError {
         what: &'static str,
     },
     /// Another metric shows this name to a reader.
-    #[error("metric `{name}` would have the name `{shown}`, which `{other}` has")]
+    #[error("readers see metric `{name}` as `{shown}`, the name of `{other}`: give one of them another name")]
     ShownTwice {
         /// The metric.
         name: String,

@@ -237,7 +237,7 @@ impl<'a> BatchReader<'a> {
             .info()
             .map_err(|error| format!("a message without a position: {error}"))?;
         if info.consumer_sequence != self.given + 1 {
-            return Err("the server has left out messages of a read".to_owned());
+            return Err("the server omitted messages of a read".to_owned());
         }
         self.given = info.consumer_sequence;
         self.goals.offer(self.given + info.pending, asked);

@@ -21,7 +21,7 @@ pub enum Error {
         source: io::Error,
     },
     /// Another writer has this page.
-    #[error("{path} already has a writer: {lock} is locked")]
+    #[error("another writer has locked {lock} of {path}: stop it, or choose another path")]
     Locked {
         /// The page.
         path: PathBuf,

@@ -29,7 +29,7 @@ pub enum StartError {
     #[error("another profile is in progress: try again after its end")]
     Busy,
     /// A library uses the signal.
-    #[error("something else in this process handles SIGPROF")]
+    #[error("another library of this process handles SIGPROF: stop its profiler, and try again")]
     Taken,
     /// The system refuses.
     #[error("can't set the profiling timer: {0}")]

@@ -106,7 +106,7 @@ fn processors() -> usize {
 
 /// More work waits than can soon be done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the gateway has too much work waiting")]
+#[error("the gateway has too much work waiting: try again later")]
 pub struct Overloaded;
 
 /// A slot for work that takes longer than about 1 ms: to unpack, check, decode or fold a large received request, or to

@@ -39,7 +39,7 @@ pub(super) enum AllocatorError {
     #[error(transparent)]
     Tls(#[from] TlsError),
     /// The gateway has no name.
-    #[error("`collector_id` is not set, and there is no environment variable POD_NAME")]
+    #[error("this gateway has no name: set `collector_id`, or the environment variable POD_NAME")]
     NoName,
 }
 

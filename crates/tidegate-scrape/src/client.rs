@@ -62,7 +62,7 @@ pub(super) enum FetchError {
     #[error("body size limit exceeded ({0} bytes)")]
     TooLarge(usize),
     /// All pages together are larger than may be held.
-    #[error("the pages in memory exceed `max_buffered_size`")]
+    #[error("the pages in memory exceed `max_buffered_size`: raise it, or scrape fewer targets")]
     NoRoom,
     /// The gateway is over its memory limit.
     #[error(transparent)]

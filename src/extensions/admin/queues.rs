@@ -130,7 +130,7 @@ pub(super) enum NotComputed {
     #[error("the query exceeded its time limit")]
     Timeout,
     /// The query panicked.
-    #[error("a bug: see the log")]
+    #[error("the query failed because of a bug: see the log of the gateway")]
     Bug,
 }
 

@@ -36,7 +36,7 @@ pub(super) enum RuleFilesError {
     #[error("files: {0}: {1}")]
     Read(String, io::Error),
     /// The globs match too many files.
-    #[error("files: the globs match more than 1000 files")]
+    #[error("files: the globs match more than 1000 files: write narrower globs, or join files")]
     TooMany,
     /// The files have errors. The text has a line for each, with the file and its line.
     #[error("files:\n{0}")]

@@ -31,7 +31,7 @@ pub(super) enum NotKept {
     #[error("the storage has no room for {0} bytes: raise `max_size` of the storage extension")]
     Full(usize),
     /// The state is larger than it may be.
-    #[error("the alerts take {0} bytes, and 64 MiB are allowed")]
+    #[error("the alerts need {0} bytes, and the limit is 64 MiB: write rules that fire fewer alerts")]
     TooLarge(usize),
     /// The file can't be written.
     #[error("{0}: {1}")]

@@ -25,7 +25,9 @@ pub(super) enum SessionError {
     #[error("{0}")]
     Kinds(String),
     /// Too many sources.
-    #[error("a connection may declare at most {MAX_SOURCES} sources")]
+    #[error(
+        "the connection declares more than {MAX_SOURCES} sources: open another connection for the others"
+    )]
     Sources,
     /// The columns don't fit each other.
     #[error("{0}")]
@@ -35,7 +37,9 @@ pub(super) enum SessionError {
 impl SessionError {
     /// The connection declares more kinds than it may.
     pub(super) fn too_many_kinds(max: usize) -> Self {
-        Self::Kinds(format!("at most {max} kinds a connection (`max_kinds`)"))
+        Self::Kinds(format!(
+            "the connection declares more than {max} kinds: open another connection, or raise `max_kinds`"
+        ))
     }
 
     /// Whether what follows on the connection can't be understood either.

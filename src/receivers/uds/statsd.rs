@@ -60,7 +60,7 @@ pub(super) enum LineError {
     #[error("no `|type` after the value")]
     NoType,
     /// The type is unknown.
-    #[error("unknown metric type")]
+    #[error("the metric type is unknown: send `c`, `g`, `ms`, `h` or `d`")]
     UnknownType,
     /// A value that is not a finite number.
     #[error("a value is not a finite number")]

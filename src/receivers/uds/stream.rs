@@ -56,7 +56,9 @@ const PAUSES: Pauses = Pauses {
 /// The reason why a connection is closed.
 #[derive(Debug, thiserror::Error)]
 enum StreamError {
-    #[error("a message of {length} bytes is larger than `max_frame_size` ({limit})")]
+    #[error(
+        "a message of {length} bytes is larger than `max_frame_size` ({limit} bytes): send smaller batches, or raise it"
+    )]
     TooLarge { length: u64, limit: usize },
     #[error("invalid length: the stream is not a sequence of length-delimited messages")]
     NoLength,
@@ -66,7 +68,7 @@ enum StreamError {
     NoMessage(&'static str),
     #[error(transparent)]
     Session(#[from] SessionError),
-    #[error("the memory limit has no room for a message of {0} bytes")]
+    #[error("a message of {0} bytes exceeds the free memory: send it again later, or raise the memory limit")]
     NoRoom(usize),
     /// A complete message that could not be decoded, with its number of events.
     #[error("{why}")]

@@ -54,7 +54,8 @@ service:
     list(&[b.address()]);
     drop(b);
     wait_until(SOON, "nothing is known", || keda.metric(&gone).is_err());
-    assert!(keda.is_active(&gone).is_err());
+    let (code, why) = keda.is_active(&gone).expect_err("nothing is known");
+    assert_eq!(code, Code::FailedPrecondition, "{why}");
     list(&[]);
     wait_until(SOON, "every target has left", || {
         keda.is_active(&gone) == Ok(false)
@@ -119,7 +120,9 @@ service:
         assert_eq!(code, Code::FailedPrecondition, "{why}");
         let expected = "`waiting` is stale and has no value: 0 of 1 sources report; check that they run";
         assert!(why.contains(expected), "{why}");
-        assert!(keda.is_active(trigger).is_err());
+        let (code, why) = keda.is_active(trigger).expect_err("stale");
+        assert_eq!(code, Code::FailedPrecondition, "{why}");
+        assert!(why.contains(expected), "{why}");
     }
     // Another pod lives: the value is partial.
     push_waiting(otlp, "b", 6);

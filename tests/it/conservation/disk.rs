@@ -104,8 +104,10 @@ service:
     assert!(refused > 20, "256 KiB have no end");
     assert_eq!(hop.gateway.health().expect("it lives").status, 200);
     proxy.set(Fault::None);
-    hop.wait_for_idle();
+    let counts = hop.wait_for_idle();
     let arrived = arrived(&sink);
+    assert_eq!(counts.delivered, arrived.len() as u64);
+    assert_eq!(counts.entered, counts.delivered + counts.dropped, "{counts:?}");
     let missing: Vec<_> = taken.difference(&arrived).collect();
     assert!(missing.is_empty(), "acknowledged and lost: {missing:?}");
     // The disk is empty again.

@@ -115,13 +115,21 @@ fn asked_at(admin: u16, time: f64) -> Value {
     http::get(admin, &path).expect("an answer").json()
 }
 
-/// The counter at a moment; `None` if the past of that moment is not complete.
+/// The counter at a moment; `None` if it was not there, or if the past of that moment is not complete.
+///
+/// # Panics
+/// If the query fails, or finds another series.
 fn hits_at(admin: u16, time: f64) -> Option<String> {
     let answer = asked_at(admin, time);
+    assert_eq!(answer["status"], "success", "{answer}");
     if !answer["warnings"].is_null() {
         return None;
     }
-    Some(answer["data"]["result"][0]["value"][1].as_str()?.to_owned())
+    let result = answer["data"]["result"].as_array().expect("a vector");
+    let series = result.first()?;
+    assert_eq!(result.len(), 1, "{answer}");
+    assert_eq!(series["metric"], serde_json::json!({"__name__": "hits_total"}));
+    Some(series["value"][1].as_str().expect("a value").to_owned())
 }
 
 /// Reads lines of a stream until one has a text.

@@ -277,6 +277,30 @@ fn secrets_are_never_printed() {
 }
 
 #[test]
+fn a_secret_where_a_list_of_secrets_belongs_is_never_printed() {
+    for (text, found) in [
+        ("hunter2", "a string"),
+        ("{hunter2: hunter2}", "a map"),
+        ("{hunter2}", "a map"),
+    ] {
+        let mut cx = Problems::default();
+        let root = parse_text("s.yaml", &format!("codes: {text}"), &mut cx).expect("YAML");
+        assert!(
+            Vec::<Secret>::decode(root.child("codes"), &mut cx).is_none(),
+            "{text}"
+        );
+        let shown = cx.to_string();
+        let message = format!("codes: expected a list of strings (secret), found {found}\n");
+        assert!(shown.contains(&message) && !shown.contains("hunter2"), "{shown}");
+        assert_eq!(
+            crate::print_redacted(&root, &cx),
+            "codes: \"[REDACTED]\"\n",
+            "{text}"
+        );
+    }
+}
+
+#[test]
 fn ids_follow_the_collector() {
     let id = |text: &str| text.parse::<ComponentId>();
     assert_eq!(id("otlp").expect("an id").to_string(), "otlp");

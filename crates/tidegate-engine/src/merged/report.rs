@@ -239,18 +239,20 @@ pub enum MergeRefusal {
     )]
     FinalRun(ProducerId),
     /// The producer has reached its limit of series.
-    #[error("producer {0}: it has reached the limit `max_series_per_producer`")]
+    #[error(
+        "producer {0}: it has reached the limit `max_series_per_producer`: raise it, or send fewer series"
+    )]
     ProducerSeries(ProducerId),
     /// The producer has reached its limit of runs in this series.
-    #[error("producer {0}: its runs in the series have reached the limit `max_runs`")]
+    #[error("producer {0}: it has too many runs: give each process a producer name of its own")]
     ProducerRuns(ProducerId),
     /// The limit of series is reached.
-    #[error("producer {0}: the series have reached the limit `max_series`")]
+    #[error("producer {0}: the series have reached the limit `max_series`: raise it, or send fewer series")]
     Series(ProducerId),
     /// The limit of producers is reached.
-    #[error("producer {0}: the producers have reached the limit `max_producers`")]
+    #[error("producer {0}: the producers have reached the limit `max_producers`: raise it")]
     Producers(ProducerId),
     /// The limit of memory is reached.
-    #[error("producer {0}: the merged series have reached their memory limit")]
+    #[error("producer {0}: the merged series need more memory: raise the memory limit, or send fewer series")]
     Memory(ProducerId),
 }

@@ -58,7 +58,7 @@ pub(crate) enum ClientError {
     #[error("another writer works on the subject")]
     Fenced,
     /// The broker does not take records of this size.
-    #[error("the record is larger than the broker allows")]
+    #[error("the record is larger than the broker allows: raise `max.message.bytes` of the topic")]
     TooLarge,
     /// The topic does not fit the engine.
     #[error("the topic `{0}` {1}")]

@@ -27,19 +27,19 @@ const LEASE: Duration = Duration::from_secs(5);
 #[non_exhaustive]
 pub enum CompositeError {
     /// It is of nothing.
-    #[error("composite `{0}` has no instrument")]
+    #[error("composite `{0}` has no instrument: name at least one")]
     NoSource(String),
     /// Counters and others don't mix.
     #[error("composite `{0}` mixes counters with other instruments: their values can't be combined")]
     Mixed(String),
     /// Of counters, only the increase is known.
-    #[error("composite `{0}` reads counters, which have only a sum and a rate")]
+    #[error("composite `{0}` reads counters: use the function sum or rate")]
     OnlyIncreases(String),
     /// Gauges say how much there is, which can't be pooled, nor added up over time.
     #[error("composite {0}")]
     Gauges(String),
     /// The window is zero.
-    #[error("composite `{0}`: the window is empty")]
+    #[error("composite `{0}`: the window is 0: set a longer one")]
     EmptyWindow(String),
     /// A rank is not within 0 and 1.
     #[error("composite `{0}`: ranks must be between 0 and 1")]

@@ -54,7 +54,7 @@ pub enum EndpointError {
     #[error("an address has no `{0}://` in front: write host:port or unix:/path")]
     Scheme(String),
     /// The path after `unix:` is missing.
-    #[error("missing path of the Unix socket after `unix:`")]
+    #[error("missing path of the Unix socket: write unix:/path")]
     NoPath,
     /// An abstract socket.
     #[error("abstract Unix sockets are not supported since they have no owner and no mode: give a path")]

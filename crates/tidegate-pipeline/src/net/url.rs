@@ -50,7 +50,7 @@ fn parse(text: &str) -> Result<Url, String> {
     if let Some(path) = text.strip_prefix("unix:") {
         let path = path.strip_prefix("//").unwrap_or(path);
         return match path {
-            "" => Err("missing path of the Unix socket after `unix:`".to_owned()),
+            "" => Err("missing path of the Unix socket: write unix:/path".to_owned()),
             path => Ok(Url::Unix(path.into())),
         };
     }

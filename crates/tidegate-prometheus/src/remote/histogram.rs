@@ -95,7 +95,7 @@ const HINT_GAUGE: i32 = 3;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Unfit {
     /// Counts that are not whole numbers.
-    #[error("a histogram of floats")]
+    #[error("a histogram of floats: send whole numbers of observations")]
     Float,
     /// Buckets that may fall.
     #[error("a gauge histogram")]
@@ -104,7 +104,7 @@ pub enum Unfit {
     #[error("a histogram without a sum, or with a scale below -4")]
     Unsayable,
     /// Counts or bounds that contradict each other.
-    #[error("a histogram that contradicts itself")]
+    #[error("a histogram whose buckets contradict its count or its bounds: correct the sender")]
     Broken,
     /// The same error in a histogram that was read.
     #[error("a native histogram: {0}")]
@@ -113,7 +113,7 @@ pub enum Unfit {
     #[error("a native histogram of schema {0}: send schema -4 to 8, or -53 for custom buckets")]
     Schema(i32),
     /// No schema is coarse enough.
-    #[error("a histogram of too many buckets")]
+    #[error("a histogram of too many buckets: send fewer, or a coarser schema")]
     TooMany,
 }
 

@@ -82,8 +82,8 @@ pub enum SubWindowRefused {
     Malformed,
     /// It needs a place beyond `max_groups` or `max_runs`, its attributes are too long, or memory is short.
     #[error(
-        "a run, a group, its attributes or its values exceed a limit: raise `max_runs`, `max_groups` or the \
-         memory limit, or group `by` fewer or shorter attributes"
+        "a run, a group, its attributes or its values exceed a limit: raise `max_groups` or the memory limit, or \
+         group `by` fewer or shorter attributes"
     )]
     Full,
 }

@@ -125,6 +125,30 @@ fn a_full_memory_takes_compacted_totals_that_free_it() {
 }
 
 #[test]
+fn refusals_at_a_limit_say_what_to_do() {
+    for (refusal, remedy) in [
+        (
+            MergeRefusal::ProducerSeries(id(1)),
+            "raise it, or send fewer series",
+        ),
+        (
+            MergeRefusal::ProducerRuns(id(1)),
+            "give each process a producer name of its own",
+        ),
+        (MergeRefusal::Series(id(1)), "raise it, or send fewer series"),
+        (MergeRefusal::Producers(id(1)), "raise it"),
+        (
+            MergeRefusal::Memory(id(1)),
+            "raise the memory limit, or send fewer series",
+        ),
+    ] {
+        let text = refusal.to_string();
+        assert!(text.ends_with(&format!(": {remedy}")), "{text}");
+        assert!(!text.contains("max_runs"), "no option has this name: {text}");
+    }
+}
+
+#[test]
 fn leases_are_bounded_and_dead_ones_make_room() {
     let mut merged = Merged::new(MergedLimits {
         max_runs: 2,

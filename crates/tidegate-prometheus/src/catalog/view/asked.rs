@@ -120,7 +120,7 @@ impl QueryWarnings {
     pub fn warnings(&self) -> Vec<String> {
         let unknown = self.unknown.iter().take(NAMED).map(|(name, near)| {
             let mut text =
-                format!("metric \"{name}\" is not known: no series of this name is here or was here lately");
+                format!("metric \"{name}\" is not known: no present or recent series has this name");
             match near {
                 Some(Meant::Called(name)) => {
                     let _ = write!(text, "; queries call it \"{name}\"");

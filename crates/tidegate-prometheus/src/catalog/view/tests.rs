@@ -249,7 +249,7 @@ fn an_unknown_metric_is_named_with_the_one_that_was_meant() {
     let table = table(&shared);
     gauge(&table, "queue_depth", 1, START);
     let notes = ask_with_notes(&view, "queue_dept", START).1;
-    let expected = "metric \"queue_dept\" is not known: no series of this name is here or was here lately; did you mean \"queue_depth\"?";
+    let expected = "metric \"queue_dept\" is not known: no present or recent series has this name; did you mean \"queue_depth\"?";
     assert_eq!(notes.warnings(), [expected]);
     assert_eq!(
         ask_with_notes(&view, "queue_depth{pod=\"other\"}", START).1,
@@ -274,7 +274,7 @@ fn an_unknown_metric_is_named_with_the_one_that_was_meant() {
 fn a_gateway_that_keeps_no_series_says_what_queries_need() {
     let (view, shared) = view();
     let warnings = || ask_with_notes(&view, "queue_depth", START).1.warnings();
-    let unknown = "metric \"queue_depth\" is not known: no series of this name is here or was here lately";
+    let unknown = "metric \"queue_depth\" is not known: no present or recent series has this name";
     let expected = format!(
         "{unknown}; queries see no data that exporters only send on: add a `prometheus` exporter to the pipeline"
     );
