@@ -129,6 +129,8 @@ impl Activity {
     /// Waits until the connection is idle for too long, and returns the time for the peer to close. While memory
     /// is over its limit, an unused connection is idle at once.
     pub(super) async fn idle(&self, config: &HttpConfig, crowd: &Notify, over_memory: &Notify) -> Duration {
+        // The wait while requests run. It doubles, because a stream may last for days.
+        let mut busy_wait = Duration::ZERO;
         loop {
             let expendable_after = self.expendable_after(config);
             let limit = if self.has_begun() {
@@ -142,13 +144,17 @@ impl Activity {
             }
             let is_expendable = idle >= expendable_after;
             let left = limit.map(|limit| limit.saturating_sub(idle));
+            let wait = if self.is_busy() {
+                busy_wait = (busy_wait * 2).min(EXPENDABLE_AFTER).max(expendable_after);
+                busy_wait
+            } else {
+                busy_wait = Duration::ZERO;
+                expendable_after.saturating_sub(idle)
+            };
             let again = if is_expendable {
                 left
             } else {
-                Some(
-                    left.unwrap_or(expendable_after)
-                        .min(expendable_after.saturating_sub(idle)),
-                )
+                Some(left.map_or(wait, |left| left.min(wait)))
             };
             tokio::select! {
                 () = sleep(again) => {}
@@ -177,5 +183,38 @@ impl Busy {
 impl Drop for Busy {
     fn drop(&mut self) {
         self.0.end_one();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::poll_fn;
+    use std::pin::pin;
+
+    use bytes::Bytes;
+    use http_body_util::Empty;
+    use tokio::time::timeout;
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_stream_wakes_its_connection_rarely() {
+        const MINUTE: Duration = Duration::from_mins(1);
+        let activity = Arc::new(Activity::new(Arc::default()));
+        let (config, crowd, over_memory) = (HttpConfig::pages(), Notify::new(), Notify::new());
+        let stream = activity.begin(&Request::new(Empty::<Bytes>::new()));
+        let mut idle = pin!(activity.idle(&config, &crowd, &over_memory));
+        let mut polls = 0;
+        let counted = poll_fn(|cx| {
+            polls += 1;
+            idle.as_mut().poll(cx)
+        });
+        assert!(timeout(MINUTE, counted).await.is_err());
+        assert!(polls < 60, "{polls}");
+        // After its end, the connection makes room for others.
+        drop(stream);
+        crowd.notify_one();
+        let grace = timeout(2 * EXPENDABLE_AFTER, idle).await;
+        assert_eq!(grace, Ok(CROWDED_GRACE));
     }
 }
