@@ -37,7 +37,10 @@ PROGRAMS = {
 }
 
 
-@pytest.mark.parametrize("page", ["concepts.md", "operations.md", "tutorial.md"])
+PAGES = ("concepts.md", "operations.md", "tutorial.md")
+
+
+@pytest.mark.parametrize("page", PAGES)
 def test_every_block_of_the_page_works(page: str, tmp_path: Path) -> None:
     assert len(list(blocks(page))) >= 2
     Page(page, tmp_path, os.environ["TIDEGATE_BINARY"]).run()
