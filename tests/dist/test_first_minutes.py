@@ -61,7 +61,7 @@ class Vendor(http.server.BaseHTTPRequestHandler):
 http.server.ThreadingHTTPServer(("127.0.0.1", 9999), Vendor).serve_forever()
 """
 
-# The part of curl that documents use: the root has none.
+# The parts of curl and grep that the document uses: the root has neither.
 CURL = """#!/usr/bin/env python3
 import argparse, urllib.request
 
@@ -74,6 +74,13 @@ asked = parser.parse_args()
 headers = dict(header.split(": ", 1) for header in asked.header)
 with urllib.request.urlopen(urllib.request.Request(asked.url, asked.data, headers), timeout=10) as answer:
     print(answer.read().decode())
+"""
+GREP = """#!/usr/bin/env python3
+import re, sys
+
+(option, pattern) = sys.argv[1:]
+assert option == "-E"
+sys.stdout.writelines(line for line in sys.stdin if re.search(pattern, line))
 """
 
 # The gateway answers a moment after its start, so a user asks again.
@@ -194,8 +201,9 @@ def test_the_file_of_a_collector(tmp_path: Path, first_number: Measured) -> None
     shutil.copy(kit.ROOT / "tests/data/config/convert/otelcol.yaml", machine.home)
     (machine.home / "vendor.py").write_text(VENDOR)
     (machine.home / "bin").mkdir()
-    (machine.home / "bin/curl").write_text(CURL)
-    (machine.home / "bin/curl").chmod(0o755)
+    for name, program in {"curl": CURL, "grep": GREP}.items():
+        (machine.home / "bin" / name).write_text(program)
+        (machine.home / "bin" / name).chmod(0o755)
     text = " ".join((kit.ROOT / "docs/collector.md").read_text().split())
     commands = [
         "tidegate config convert otelcol.yaml --with-admin --output gateway.yaml",
