@@ -204,16 +204,16 @@ def test_the_file_of_a_collector(tmp_path: Path, first_number: Measured) -> None
     for name, program in {"curl": CURL, "grep": GREP}.items():
         (machine.home / "bin" / name).write_text(program)
         (machine.home / "bin" / name).chmod(0o755)
-    text = " ".join((kit.ROOT / "docs/collector.md").read_text().split())
+    page = (kit.ROOT / "docs/collector.md").read_text()
     commands = [
         "tidegate config convert otelcol.yaml --with-admin --output gateway.yaml",
         "tidegate validate --config gateway.yaml",
         "tidegate run --config gateway.yaml --watch-config",
     ]
-    assert all(f"`{command}" in text for command in commands), commands
+    assert all(f"`{command}" in " ".join(page.split()) for command in commands), commands
     convert, validate, run = commands
-    send, ask, *_ = (dedent(block) for block in re.findall(r"(?ms)^ *```sh\n(   .*?)^ *```$", (kit.ROOT / "docs/collector.md").read_text()))
-    (counts,) = re.findall(r"(?ms)^   ```text\n(.*?)^   ```$", (kit.ROOT / "docs/collector.md").read_text())
+    send, ask = (dedent(block) for block in re.findall(r"(?ms)^   ```sh\n(.*?)^   ```$", page))
+    (counts,) = re.findall(r"(?ms)^   ```text\n(.*?)^   ```$", page)
     accepted = [line.strip() for line in counts.splitlines() if "receiver_accepted" in line]
     (block,) = kit.blocks("docs/install.md", "sh", "## Tarball")
     unpack, *_ = documented(block).splitlines()
@@ -246,11 +246,23 @@ def test_the_wheel(tmp_path: Path, first_number: Measured) -> None:
     first_number(machine, script, ["1"], DEVELOPER)
 
 
+# The scripts of Debian's packages make these links, and did not run.
+COMPILERS = "mkdir bin; ln -s /usr/bin/gcc bin/cc; ln -s /usr/bin/g++ bin/c++; PATH=$PWD/bin:$PATH\n"
+
+
 def test_the_sdk_for_c_and_cpp(tmp_path: Path, first_number: Measured) -> None:
     machine = Machine(kit.directory("debian_compilers"), tmp_path / "home")
     in_c, in_cpp, *_ = kit.blocks("docs/c.md", "sh", "## Install")
     machine.has("tidegate-sdk-*.tar.gz", f"tidegate-sdk-{kit.VERSION}-{platform.machine()}-linux.tar.gz")
-    # The scripts of Debian's packages make these links, and did not run.
-    links = "mkdir bin; ln -s /usr/bin/gcc bin/cc; ln -s /usr/bin/g++ bin/c++; PATH=$PWD/bin:$PATH\n"
     numbers = ["mean 0.8 s", 'service_requests_total{model="llama",status="200"} 3']
-    first_number(machine, links + documented(in_c + in_cpp), numbers * 2, DEVELOPER, "mean |service_requests_total{")
+    first_number(machine, COMPILERS + documented(in_c + in_cpp), numbers * 2, DEVELOPER, "mean |service_requests_total{")
+
+
+def test_the_sdk_as_the_page_about_installing_shows_it(tmp_path: Path, first_number: Measured) -> None:
+    machine = Machine(kit.directory("debian_compilers"), tmp_path / "home")
+    (block,) = [block for block in kit.blocks("docs/install.md", "sh") if block.startswith("tar -xf tidegate-sdk-")]
+    machine.has("tidegate-sdk-*.tar.gz", f"tidegate-sdk-{kit.VERSION}-{platform.machine()}-linux.tar.gz")
+    unpack, rest = documented(block).split("\n", 1)
+    program = "cp tidegate-sdk-*/share/doc/tidegate/examples/service.c ."
+    numbers = ["mean 0.8 s", 'service_requests_total{model="llama",status="200"} 3']
+    first_number(machine, f"{COMPILERS}{unpack}\n{program}\n{rest}", numbers, DEVELOPER, "mean |service_requests_total{")

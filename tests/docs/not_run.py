@@ -10,7 +10,7 @@ from typing import Mapping
 Table = Mapping[tuple[str, str], str]
 
 BUILDS = "it builds the workspace for minutes to hours: `.ci/run` runs these commands"
-CLUSTER = "it needs a cluster of Kubernetes: tests/deploy renders the chart with these values, and tests/kubernetes sends its objects"
+CLUSTER = "it needs a cluster of Kubernetes: tests/deploy renders the chart, and tests/kubernetes sends its objects to an API server"
 CRATES = "it needs an index of crates that has tidegate-metrics"
 DAEMON = "it needs the daemon of Docker, and images of a registry"
 ENGINE = "it needs a GPU and an inference engine: the tests simulate its pages and rings"
@@ -42,7 +42,7 @@ NOT_RUN: Table = {
     ("docs/dashboards.md", "docker compose"): DAEMON,
     ("docs/deploy.md", "docker build"): DAEMON,
     ("docs/deploy.md", "docker compose"): DAEMON,
-    ("docs/deploy.md", "sh deploy/container/root.sh"): "it downloads packages and pushes to a registry: tests/dist/test_image.py runs the second line",
+    ("docs/deploy.md", "sh deploy/container/root.sh"): "it pushes to a registry: tests/dist/test_image.py runs the second line",
     ("docs/deploy.md", "helm install"): CLUSTER,
     ("docs/deploy.md", "helm upgrade"): CLUSTER,
     ("docs/deploy.md", "kubectl label"): CLUSTER,
@@ -88,7 +88,7 @@ ELSEWHERE: Table = {
     ("docs/install.md", "setpriv"): FIRST_MINUTES,
     ("docs/install.md", "{}  4"): FIRST_MINUTES,
     ("docs/install.md", "tar -xf tidegate-0"): FIRST_MINUTES,
-    ("docs/install.md", "tar -xf tidegate-sdk"): "tests/dist/test_sdk.py",
+    ("docs/install.md", "tar -xf tidegate-sdk"): FIRST_MINUTES,
     ("docs/install.md", "python3 -m venv"): FIRST_MINUTES,
     ("docs/python.md", "python3 -m venv"): FIRST_MINUTES,
     ("docs/processors.md", "pipeline metrics/raw"): "tests/it/graph.rs",

@@ -54,7 +54,13 @@ def test_each_link_is_well_formed_and_each_page_has_one_spelling() -> None:
 
 @pytest.mark.parametrize(
     "link",
-    ["http://example.org/a", "https://example.org/a.", "https://Example.org", "https://example.org/a//b", "https://example.org/?utm_source=a"],
+    [
+        "http://example.org/a",
+        "https://example.org/a.",
+        "https://Example.org",
+        "https://example.org/a//b",
+        "https://example.org/?utm_source=a",
+    ],
 )
 def test_a_link_of_another_form_is_found(link: str) -> None:
     assert problems(link) != []
