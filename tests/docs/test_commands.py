@@ -168,7 +168,7 @@ def scene(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Scene]:
 # How each block runs.
 
 
-def said_of(document: str, block: Block) -> list[str]:
+def coverage_of(document: str, block: Block) -> list[str]:
     """Where a block runs, or why it does not."""
     whole = "a page that runs whole" if document in WHOLE | set(WHOLE_ELSEWHERE) else None
     not_run = block.entry(document, NOT_RUN)
@@ -179,7 +179,7 @@ def said_of(document: str, block: Block) -> list[str]:
 
 @pytest.mark.parametrize("document", DOCUMENTS)
 def test_each_block_runs_or_has_a_reason(document: str) -> None:
-    found = [(block.line, said_of(document, block)) for block in blocks_of(ROOT / document) if block.language in RUNNING]
+    found = [(block.line, coverage_of(document, block)) for block in blocks_of(ROOT / document) if block.language in RUNNING]
     remedy = "nothing runs it: write a test, or a reason into not_run.py"
     assert [f"{document}:{line}: {remedy}" for line, said in found if not said] == []
     assert [f"{document}:{line}: {said}" for line, said in found if len(said) > 1] == []
@@ -259,6 +259,31 @@ def parsed(arguments: tuple[str, ...]) -> list[str]:
 )
 def test_a_wrong_command_that_does_not_run_is_found(script: str) -> None:
     assert [problem for command in words(script) for problem in problems_of(command)] != []
+
+
+@pytest.mark.parametrize(
+    ("document", "begin", "installed"),
+    [
+        ("docs/deploy.md", "install -m 755", {"usr/bin/tidegate", "etc/tidegate/config.yaml", "etc/systemd/system/tidegate.service"}),
+        ("docs/guides/nixl-bare-metal.md", "install -m 644", {"etc/tidegate/config.yaml", "etc/systemd/system/tidegate.service.d/user.conf"}),
+        ("docs/guides/nixl-kubernetes.md", "install -m 644", {"etc/tmpfiles.d/tidegate.conf"}),
+    ],
+)
+def test_files_of_the_system_are_installed(document: str, begin: str, installed: set[str], tmp_path: Path) -> None:
+    """Runs the lines that write files, below another root."""
+    root = tmp_path / "root"
+    for folder in ("usr/bin", "usr/lib/sysusers.d", "usr/lib/tmpfiles.d", "etc/systemd/system", "etc/tmpfiles.d", "etc/tidegate"):
+        (root / folder).mkdir(parents=True)
+    (tmp_path / "deploy").symlink_to(ROOT / "deploy")
+    (tmp_path / "config.yaml").write_text("receivers: {}\n")
+    (tmp_path / "target/release").mkdir(parents=True)
+    (tmp_path / "target/release/tidegate").write_text("the program")
+    (script,) = (block.text for block in blocks_of(ROOT / document) if block.text.startswith(begin))
+    written = [line for line in script.splitlines() if not line.startswith("system")]
+    moved = re.sub(r"(?<= )/(?=usr/|etc/)", f"{root}/", "\n".join(written))
+    subprocess.run(["bash", "-c", f"set -e\n{moved}"], cwd=tmp_path, check=True)
+    found = {path.relative_to(root).as_posix() for path in root.rglob("*") if path.is_file()}
+    assert installed <= found and all((root / name).stat().st_size for name in found), found
 
 
 # README.md
