@@ -17,9 +17,9 @@ Written by `cargo xtask bench --publish [GROUP[/JOB]...]`, `cargo xtask cluster 
 `cargo xtask page --open --publish`. They replace the sections of what they measured and leave the others.
 [measuring.md](measuring.md) says what each group does and how to read its figures.
 
-`cargo xtask reference` draws these pictures from the tables below. A mark is a median, and the line through it goes from the
-minimum to the maximum of all rounds. A mark is missing where a program cannot do the job, or was not installed. Programs have
-one core each, but replicas and their broker share two.
+These pictures show the tables below. A mark is a median, and the line through it goes from the minimum to the maximum of all
+rounds. A mark is missing where a program cannot do the job, or was not installed. Programs have one core each, but replicas and
+their broker share two.
 
 ![Processor time of a point, of tidegate and peers, by kind of request](plot-processor.svg)
 

@@ -3,6 +3,7 @@
 """Pages of inference engines, as vLLM, SGLang and the frontend of Dynamo serve them, and servers for them."""
 
 import http.server
+import json
 import threading
 import time
 from typing import Callable, Sequence
@@ -91,9 +92,16 @@ def serve(page: Callable[[float], str], port: int = 0) -> http.server.ThreadingH
 
     class Handler(http.server.BaseHTTPRequestHandler):
         def do_GET(self) -> None:
-            body = page(time.monotonic() - started).encode()
+            self.answer("text/plain; version=0.0.4", page(time.monotonic() - started))
+
+        def do_POST(self) -> None:
+            asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+            self.answer("application/json", json.dumps({"model": asked["model"], "choices": [{"index": 0, "text": " 1, 2"}]}))
+
+        def answer(self, kind: str, text: str) -> None:
+            body = text.encode()
             self.send_response(200)
-            self.send_header("Content-Type", "text/plain; version=0.0.4")
+            self.send_header("Content-Type", kind)
             self.send_header("Content-Length", str(len(body)))
             self.end_headers()
             self.wfile.write(body)

@@ -1,7 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The values of the chart that the guides show: the chart renders with them, and tidegate accepts its configurations."""
+"""The values of the chart that the guides show: the chart renders with them, and tidegate accepts its configurations.
 
+The commands of Helm in all documents have options of Helm. Where they install a chart, it renders with the same arguments.
+"""
+
+import shutil
 import sys
 from pathlib import Path
 
@@ -10,7 +14,9 @@ import kubernetes_validate
 import pytest
 
 sys.path.append(str(kit.ROOT / "tests/docs"))
-from blocks import DOCS, blocks
+from blocks import DOCS, blocks, blocks_of
+from commands import lines, words
+from not_run import NOT_RUN
 
 VALUES = {
     f"{path.stem}-{block.line}": block.text
@@ -38,3 +44,53 @@ def test_the_chart_has_a_valid_configuration_with_the_values(name: str, tmp_path
 
 def test_guides_show_values() -> None:
     assert len(VALUES) >= 2
+
+
+def commands() -> dict[str, tuple[list[str], str]]:
+    """The commands of Helm that no test runs, each with the values that the document shows before it."""
+    found = {}
+    for document in sorted({document for document, _ in NOT_RUN}):
+        values = ""
+        for block in blocks_of(kit.ROOT / document):
+            values = block.text if block.text.startswith("# values.yaml\n") else values
+            if block.entry(document, NOT_RUN) and block.language == "sh":
+                each = [command for line in lines(block.text) for command in words(line) if command[0] == "helm"]
+                found |= {f"{document}:{block.line}-{number}": (command, values) for number, command in enumerate(each)}
+    return found
+
+
+COMMANDS = commands()
+
+
+def test_documents_show_commands_of_helm() -> None:
+    assert {command[1] for command, _ in COMMANDS.values()} == {"get", "install", "template", "upgrade"}
+
+
+@pytest.mark.parametrize("place", COMMANDS)
+def test_helm_has_the_options_of_the_command(place: str) -> None:
+    command, _ = COMMANDS[place]
+    # `--help` keeps it from running.
+    result = kit.run(kit.program("helm"), *command[1:], "--help")
+    assert result.returncode == 0, result.stderr
+
+
+# Options of commands that need a cluster.
+WITHOUT_CLUSTER = ("--create-namespace", "--reset-then-reuse-values", "--reset-values", "--wait")
+
+
+@pytest.mark.parametrize("place", [place for place, (command, _) in COMMANDS.items() if command[1] != "get"])
+def test_the_chart_renders_with_the_arguments_of_the_command(place: str, tmp_path: Path) -> None:
+    command, values = COMMANDS[place]
+    (tmp_path / "deploy").symlink_to(kit.DEPLOY)
+    (tmp_path / "values.yaml").write_text(values)
+    shutil.copy(kit.COLLECTORS[0], tmp_path / "collector-values.yaml")
+    arguments = [word for word in command[2:] if word not in WITHOUT_CLUSTER]
+    result = kit.run(kit.program("helm"), "template", *arguments, cwd=tmp_path)
+    assert result.returncode == 0, result.stderr
+    shown = kit.documents(result.stdout)
+    workloads = {found["kind"] for found in shown} & {"DaemonSet", "Deployment", "StatefulSet"}
+    assert workloads or "--show-only" in command, shown
+
+
+def test_an_option_that_helm_does_not_have_is_found() -> None:
+    assert kit.run(kit.program("helm"), "install", "a", "b", "--value", "c", "--help").returncode != 0

@@ -14,6 +14,7 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from textwrap import dedent
 
 import alone
 import kit
@@ -42,6 +43,45 @@ for port in (8000, 8001):
     threading.Thread(target=http.server.HTTPServer(("127.0.0.1", port), Page).serve_forever).start()
 """
 WAITING = '{model_name="llama"}  6'
+
+# A vendor of metrics, which takes each request.
+VENDOR = """
+import http.server
+
+class Vendor(http.server.BaseHTTPRequestHandler):
+    def do_POST(self):
+        self.rfile.read(int(self.headers["Content-Length"]))
+        self.send_response(200)
+        self.send_header("Content-Length", "0")
+        self.end_headers()
+
+    def log_message(self, *arguments):
+        pass
+
+http.server.ThreadingHTTPServer(("127.0.0.1", 9999), Vendor).serve_forever()
+"""
+
+# The parts of curl and grep that the document uses: the root has neither.
+CURL = """#!/usr/bin/env python3
+import argparse, urllib.request
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--silent", action="store_true")
+parser.add_argument("--header", action="append", default=[])
+parser.add_argument("--data", type=str.encode)
+parser.add_argument("url")
+asked = parser.parse_args()
+headers = dict(header.split(": ", 1) for header in asked.header)
+with urllib.request.urlopen(urllib.request.Request(asked.url, asked.data, headers), timeout=10) as answer:
+    print(answer.read().decode())
+"""
+GREP = """#!/usr/bin/env python3
+import re, sys
+
+(option, pattern) = sys.argv[1:]
+assert option == "-E"
+sys.stdout.writelines(line for line in sys.stdin if re.search(pattern, line))
+"""
 
 # The gateway answers a moment after its start, so a user asks again.
 UNTIL = """
@@ -155,10 +195,50 @@ def test_the_example_for_inference_engines(tmp_path: Path, first_number: Measure
     first_number(machine, script, [WAITING], PLATFORM)
 
 
+def test_the_file_of_a_collector(tmp_path: Path, first_number: Measured) -> None:
+    machine = Machine(kit.directory("debian_python"), tmp_path / "home")
+    machine.has("tidegate-[0-9]*-linux.tar.gz", f"tidegate-{kit.VERSION}-{platform.machine()}-linux.tar.gz")
+    shutil.copy(kit.ROOT / "tests/data/config/convert/otelcol.yaml", machine.home)
+    (machine.home / "vendor.py").write_text(VENDOR)
+    (machine.home / "bin").mkdir()
+    for name, program in {"curl": CURL, "grep": GREP}.items():
+        (machine.home / "bin" / name).write_text(program)
+        (machine.home / "bin" / name).chmod(0o755)
+    page = (kit.ROOT / "docs/collector.md").read_text()
+    commands = [
+        "tidegate config convert otelcol.yaml --with-admin --output gateway.yaml",
+        "tidegate validate --config gateway.yaml",
+        "tidegate run --config gateway.yaml --watch-config",
+    ]
+    assert all(f"`{command}" in " ".join(page.split()) for command in commands), commands
+    convert, validate, run = commands
+    send, ask = (dedent(block) for block in re.findall(r"(?ms)^   ```sh\n(.*?)^   ```$", page))
+    (counts,) = re.findall(r"(?ms)^   ```text\n(.*?)^   ```$", page)
+    accepted = [line.strip() for line in counts.splitlines() if "receiver_accepted" in line]
+    (block,) = kit.blocks("docs/install.md", "sh", "## Tarball")
+    unpack, *_ = documented(block).splitlines()
+    script = f"""
+        python3 vendor.py &
+        {unpack}
+        export PATH=$PWD/bin:$PWD/tidegate-{kit.VERSION}-{platform.machine()}-linux:$PATH
+        export DD_API_KEY=key DATADOG_OTLP_ENDPOINT=http://127.0.0.1:9999
+        export GRAFANA_TOKEN=key MIMIR_URL=http://127.0.0.1:9999/api/v1/write
+        {convert} >&2
+        {validate} >&2
+        # The root has no /etc/hosts, and so no localhost.
+        {run} --set service.telemetry.metrics.address=127.0.0.1:8888 >&2 &
+        {until("tidegate query --endpoint 127.0.0.1:8080 'vector(1)'", "{}  1")}
+        {send.rstrip()} >&2
+        {ask}
+    """
+    first_number(machine, script, accepted, OPERATOR, 'otelcol_receiver_accepted_metric_points{receiver="otlp"')
+
+
 def test_the_wheel(tmp_path: Path, first_number: Measured) -> None:
     machine = Machine(kit.directory("debian_python"), tmp_path / "home")
     install, *_ = kit.blocks("docs/python.md", "sh")
     program, *_ = kit.blocks("docs/python.md", "python", "## The SDK")
+    assert install in kit.blocks("docs/install.md", "sh"), "docs/install.md shows another way than docs/python.md"
     (name,) = [word for word in documented(install).split() if word.endswith(".whl")]
     machine.has("*.whl", name)
     (machine.home / "service.py").write_text(program)
@@ -166,11 +246,23 @@ def test_the_wheel(tmp_path: Path, first_number: Measured) -> None:
     first_number(machine, script, ["1"], DEVELOPER)
 
 
+# The scripts of Debian's packages make these links, and did not run.
+COMPILERS = "mkdir bin; ln -s /usr/bin/gcc bin/cc; ln -s /usr/bin/g++ bin/c++; PATH=$PWD/bin:$PATH\n"
+
+
 def test_the_sdk_for_c_and_cpp(tmp_path: Path, first_number: Measured) -> None:
     machine = Machine(kit.directory("debian_compilers"), tmp_path / "home")
     in_c, in_cpp, *_ = kit.blocks("docs/c.md", "sh", "## Install")
     machine.has("tidegate-sdk-*.tar.gz", f"tidegate-sdk-{kit.VERSION}-{platform.machine()}-linux.tar.gz")
-    # The scripts of Debian's packages make these links, and did not run.
-    links = "mkdir bin; ln -s /usr/bin/gcc bin/cc; ln -s /usr/bin/g++ bin/c++; PATH=$PWD/bin:$PATH\n"
     numbers = ["mean 0.8 s", 'service_requests_total{model="llama",status="200"} 3']
-    first_number(machine, links + documented(in_c + in_cpp), numbers * 2, DEVELOPER, "mean |service_requests_total{")
+    first_number(machine, COMPILERS + documented(in_c + in_cpp), numbers * 2, DEVELOPER, "mean |service_requests_total{")
+
+
+def test_the_sdk_as_the_page_about_installing_shows_it(tmp_path: Path, first_number: Measured) -> None:
+    machine = Machine(kit.directory("debian_compilers"), tmp_path / "home")
+    (block,) = [block for block in kit.blocks("docs/install.md", "sh") if block.startswith("tar -xf tidegate-sdk-")]
+    machine.has("tidegate-sdk-*.tar.gz", f"tidegate-sdk-{kit.VERSION}-{platform.machine()}-linux.tar.gz")
+    unpack, rest = documented(block).split("\n", 1)
+    program = "cp tidegate-sdk-*/share/doc/tidegate/examples/service.c ."
+    numbers = ["mean 0.8 s", 'service_requests_total{model="llama",status="200"} 3']
+    first_number(machine, f"{COMPILERS}{unpack}\n{program}\n{rest}", numbers, DEVELOPER, "mean |service_requests_total{")

@@ -7,6 +7,7 @@
 - A block `yaml` whose first line is `# values.yaml` has values of the Helm chart. The schema of the chart checks them, and
   tests/deploy renders the chart with them.
 - `<!-- exact -->` before a block `text`: its numbers are those of the output.
+- `<!-- panel -->` before a block `text`: the same, and Grafana gets these numbers at the end of a panel with the query above.
 - `<!-- example: NAME -->` before a block `sh`: the test runs a program that it has under this name instead.
 - Servers that the reader has, such as inference engines, are simulated at the addresses that the guide has for them. Programs
   that the reader has, such as agents, run before the first block.
@@ -16,11 +17,14 @@
 import http.server
 import json
 import re
+import shlex
 import subprocess
 import sys
 import time
+import urllib.parse
+import urllib.request
 from pathlib import Path
-from typing import Callable
+from typing import Any, Callable
 
 import jsonschema
 import kubernetes_validate
@@ -71,9 +75,12 @@ class Guide(Page):
         if kind == "example":
             subprocess.run(["bash", "-n"], input=block.text, text=True, check=True)
             return str(self.examples[name])
-        if kind == "exact":
+        if kind in ("exact", "panel"):
             assert asked is not None
-            self.compare_exactly(f"docs/{self.name}:{block.line}", asked, block.text)
+            at = f"docs/{self.name}:{block.line}"
+            self.compare_exactly(at, asked, block.text)
+            if kind == "panel":
+                self.compare_panel(at, asked, block.text)
             return None
         return super().run_block(block, asked)
 
@@ -83,34 +90,60 @@ class Guide(Page):
             assert time.monotonic() < end, f"{at}: {command}\n{result.stdout}{result.stderr}\nexpected:\n{expected}"
             time.sleep(0.2)
 
+    def compare_panel(self, at: str, asked: str, expected: str) -> None:
+        """Asks as Grafana does for a panel of a minute, with the query of a command."""
+        program, command, query = shlex.split(asked)
+        assert (program, command) == ("tidegate", "query"), f"{at}: {asked}"
+        address, end = self.moved("127.0.0.1:8080"), time.monotonic() + SOON
+        while True:
+            now = time.time()
+            form = urllib.parse.urlencode({"query": query, "start": now - 60, "end": now, "step": 1})
+            with urllib.request.urlopen(f"http://{address}/api/v1/query_range", form.encode(), timeout=30) as answer:
+                result = json.load(answer)["data"]["result"]
+            shown = [f"{labels_of(series['metric'])}  {series['values'][-1][1]}" for series in result]
+            if sorted(shown) == sorted(expected.splitlines()):
+                return
+            assert time.monotonic() < end, f"{at}: {query}\n{result}\nexpected:\n{expected}"
+            time.sleep(0.2)
+
     def check_yaml(self, at: str, text: str) -> None:
         if text.startswith("apiVersion:"):
             for found in yaml.safe_load_all(text):
-                self.check_object(at, found)
+                check_object(at, found, self.composites)
         elif text.startswith("# values.yaml\n"):
-            self.check_values(at, yaml.safe_load(text))
+            check_values(at, yaml.safe_load(text))
         else:
             super().check_yaml(at, text)
 
-    def check_object(self, at: str, found: dict[str, object]) -> None:
-        if found["kind"] != "ScaledObject":
-            for version in VERSIONS:
-                kubernetes_validate.validate(found, version, strict=True)
-            return
-        triggers = found["spec"]["triggers"]  # type: ignore[index]
-        assert triggers, at
-        for trigger in triggers:
-            metadata = trigger["metadata"]
-            text = metadata.get("composite") or metadata.get("signals") or metadata["query"]
-            selected = re.findall(r"[a-z]\w*(?=[{/]|$)", re.sub(r"\{[^}]*\}", "{", text))
-            assert selected and set(selected) <= self.composites, f"{at}: {text} is not of {self.composites}"
 
-    def check_values(self, at: str, values: object) -> None:
-        schema = json.loads((DOCS.parent / "deploy/helm/tidegate/values.schema.json").read_text())
-        try:
-            jsonschema.validate(values, schema)
-        except jsonschema.ValidationError as error:
-            raise AssertionError(f"{at}: {error.message}") from error
+def labels_of(metric: dict[str, str]) -> str:
+    """The labels of a series as `tidegate query` prints them."""
+    labels = ", ".join(f'{name}="{value}"' for name, value in sorted(metric.items()) if name != "__name__")
+    return f"{metric.get('__name__', '')}{{{labels}}}"
+
+
+def check_object(at: str, found: dict[str, Any], composites: set[str]) -> None:
+    """An object of Kubernetes. The triggers of a ScaledObject may name only these composites."""
+    if found["kind"] != "ScaledObject":
+        for version in VERSIONS:
+            kubernetes_validate.validate(found, version, strict=True)
+        return
+    triggers = found["spec"]["triggers"]
+    assert triggers, at
+    for trigger in triggers:
+        metadata = trigger["metadata"]
+        text = metadata.get("composite") or metadata.get("signals") or metadata["query"]
+        selected = re.findall(r"[a-z]\w*(?=[{/]|$)", re.sub(r"\{[^}]*\}", "{", re.sub(r"^\w+\((.*)\)$", r"\1", text)))
+        assert selected and set(selected) <= composites, f"{at}: {text} is not of {composites}"
+
+
+def check_values(at: str, values: object) -> None:
+    """Values of the Helm chart."""
+    schema = json.loads((DOCS.parent / "deploy/helm/tidegate/values.schema.json").read_text())
+    try:
+        jsonschema.validate(values, schema)
+    except jsonschema.ValidationError as error:
+        raise AssertionError(f"{at}: {error.message}") from error
 
 
 def declared(page: str) -> set[str]:

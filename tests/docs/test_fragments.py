@@ -12,11 +12,14 @@ import re
 import subprocess
 import tomllib
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
 from blocks import BASE, DOCS, Block, blocks_of, code_without_language
 from commands import inline, inline_problems, script_problems
+from guides import check_object, check_values, declared
+from not_run import NOT_RUN, NOT_VALIDATED
 
 ROOT = DOCS.parent
 
@@ -35,15 +38,21 @@ MISSING_PARTS = (
 # Keys of other files, such as the values of the Helm chart, that are also types of components.
 OTHER_KEYS = ("cluster", "rules")
 
-# Programs that other tests build and run: the languages, and the documents that they read.
+# Documents with parts of the values of the Helm chart, and its keys.
+CHART = ("docs/cluster.md", "docs/deploy.md")
+VALUES = json.loads((ROOT / "deploy/helm/tidegate/values.schema.json").read_text())["properties"].keys() - set(SECTIONS)
+
+# Programs that other tests build and run: the language, the document, and the test that reads it.
 PROGRAMS = {
-    "rust": ("docs/plugins.md", "docs/sdk.md"),
-    "c": ("docs/c.md", "docs/plugins.md"),
-    "cpp": ("docs/c.md", "docs/plugins.md"),
-    "cmake": ("docs/install.md",),
+    ("rust", "docs/plugins.md"): "crates/tidegate-plugin/src/lib.rs",
+    ("rust", "docs/sdk.md"): "crates/tidegate-metrics/tests/examples.rs",
+    ("c", "docs/c.md"): "crates/tidegate-capi/tests/programs.rs",
+    ("cpp", "docs/c.md"): "crates/tidegate-capi/tests/programs.rs",
+    ("c", "docs/plugins.md"): "crates/tidegate-plugin/tests/loading.rs",
+    ("cmake", "docs/install.md"): "tests/dist/test_sdk.py",
 }
 
-# The file with the examples of the READMEs of crates, which `cargo test` compiles.
+# The file with the examples of the READMEs of crates and with parts of programs, which `cargo test` compiles.
 EXAMPLES = "tests/it/readmes.rs"
 
 # Statements in C that are compiled here: the documents, the folders of their headers, and the headers that they do not show.
@@ -109,6 +118,48 @@ def problems(text: str, tmp_path: Path) -> list[str]:
     return [error for error in found if not any(part in error for part in MISSING_PARTS)]
 
 
+def yaml_problems(document: str, block: Block, tmp_path: Path) -> list[str]:
+    """Checks a configuration, a part of one, or what another program reads. `NOT_VALIDATED` has the rest."""
+    text, at = block.text, f"{document}:{block.line}"
+    found = list(yaml.safe_load_all(text))
+    # A file of tests stands beside its configuration. Its page runs it.
+    if block.entry(document, NOT_VALIDATED) or re.match(r"# [\w.-]+\.test\.yaml\b", text):
+        return []
+    if text.startswith("# values.yaml") or (isinstance(found[0], dict) and document in CHART and found[0].keys() & VALUES):
+        for values in found:
+            check_values(at, values)
+        return []
+    if part := configuration(text):
+        return problems(part, tmp_path)
+    if wrapped := scrape_configs(found[0]):
+        return problems(wrapped, tmp_path)
+    for shown in found:
+        check_object(at, kubernetes_object(shown), declared(os.path.relpath(ROOT / document, DOCS)))
+    return []
+
+
+def scrape_configs(found: object) -> str | None:
+    """Scrape jobs, or the targets of one, as a part of a configuration."""
+    if not isinstance(found, list):
+        return None
+    jobs = found if "job_name" in found[0] else [{"job_name": "shown", "static_configs": found}]
+    return yaml.safe_dump({"receivers": {"prometheus": {"config": {"scrape_configs": jobs}}}})
+
+
+def kubernetes_object(shown: Any) -> dict[str, Any]:
+    """An object around the part of one that a document shows."""
+    if "kind" in shown:
+        return shown  # type: ignore[no-any-return]
+    metadata = {"name": "shown"}
+    if "triggers" in shown:
+        return {"kind": "ScaledObject", "metadata": metadata, "spec": shown}
+    if "rules" in shown:
+        return {"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": metadata, **shown}
+    volumes = shown.pop("volumes")
+    containers = [{"name": "engine", "image": "engine", **shown}]
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": {"containers": containers, "volumes": volumes}}
+
+
 def query_problems(text: str, tmp_path: Path) -> list[str]:
     """Checks each line of queries as the rule of a file: the gateway parses it."""
     queries = [line for line in text.splitlines() if line.split("#")[0].strip()]
@@ -147,20 +198,16 @@ def unspaced(code: str) -> str:
 def example_problems(document: str, text: str) -> list[str]:
     """The example of a README of a crate must stand in the file of examples, after the name of the document."""
     _, begin, rest = (ROOT / EXAMPLES).read_text().partition(f"// {document}\n")
-    example = rest.partition("\n// crates/")[0]
+    example = re.split(r"(?m)^// [\w/-]+\.md$", rest)[0]
     return [] if begin and unspaced(text) in unspaced(example) else [f"{EXAMPLES} has no such example of {document}"]
 
 
 def check(document: str, block: Block, tmp_path: Path) -> list[str]:
-    kind, _, reason = block.note.partition(": ")
-    if kind == "not run" and reason and block.language != "sh":
+    if block.language == "rust" and block.entry(document, NOT_RUN):
         return []
     match block.language:
         case "yaml":
-            part = configuration(block.text)
-            list(yaml.safe_load_all(block.text))
-            # A file of tests stands beside its configuration. Its page runs it.
-            return problems(part, tmp_path) if part and not block.text.startswith("# gateway.test") else []
+            return yaml_problems(document, block, tmp_path)
         case "sh":
             return shell_problems(block.text)
         case "console":
@@ -176,12 +223,14 @@ def check(document: str, block: Block, tmp_path: Path) -> list[str]:
             compile(block.text, document, "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
         case "text":
             pass
-        case "rust" if document.startswith("crates/"):
+        case "rust" if document.startswith("crates/") or (document == "docs/sdk.md" and "fn main" not in block.text):
             return example_problems(document, block.text)
         case "c" if document in STATEMENTS:
             compile_c(block.text, *STATEMENTS[document])
         case language:
-            assert document in PROGRAMS.get(language, ()), f"no test builds blocks of `{language}` in {document}"
+            test = PROGRAMS.get((language, document))
+            assert test, f"no test builds blocks of `{language}` in {document}"
+            assert document.removeprefix("docs/") in (ROOT / test).read_text(), f"{test} does not read {document}"
     return []
 
 

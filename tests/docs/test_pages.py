@@ -37,7 +37,10 @@ PROGRAMS = {
 }
 
 
-@pytest.mark.parametrize("page", ["concepts.md", "operations.md", "tutorial.md"])
+PAGES = ("concepts.md", "operations.md", "tutorial.md")
+
+
+@pytest.mark.parametrize("page", PAGES)
 def test_every_block_of_the_page_works(page: str, tmp_path: Path) -> None:
     assert len(list(blocks(page))) >= 2
     Page(page, tmp_path, os.environ["TIDEGATE_BINARY"]).run()
@@ -64,3 +67,52 @@ def test_a_block_that_no_test_knows_fails(tmp_path: Path, monkeypatch: pytest.Mo
     monkeypatch.setattr("blocks.DOCS", tmp_path)
     with pytest.raises(AssertionError, match="no test knows blocks of `perl`"):
         Page("page.md", tmp_path, "/bin/true").run()
+
+
+PANEL = """
+```yaml
+# gateway.yaml
+receivers: {uds: {datagram: {path: statsd.sock}}}
+exporters: {prometheus: {endpoint: "127.0.0.1:9464"}}
+extensions: {admin: {endpoint: "127.0.0.1:8080"}}
+service:
+  extensions: [admin]
+  telemetry: {metrics: {address: "127.0.0.1:8888"}}
+  pipelines: {metrics: {receivers: [uds], exporters: [prometheus]}}
+```
+
+<!-- background: gateway -->
+```sh
+tidegate run --config gateway.yaml
+```
+
+```sh
+if [ ! -e sent ]; then python3 -c 'import socket; socket.socket(1, 2).sendto(b"hits:7|c", "statsd.sock")' && touch sent; fi
+```
+
+```sh
+tidegate query 'sum by (job) (hits_total)'
+```
+
+<!-- panel -->
+```text
+{}  7
+```
+"""
+
+
+@pytest.mark.parametrize("shown", ["7", "8"])
+def test_a_panel_ends_at_the_numbers_of_the_guide(shown: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "page.md").write_text(PANEL)
+    monkeypatch.setattr("blocks.DOCS", tmp_path)
+    monkeypatch.setattr("guides.DOCS", tmp_path)
+    guide = Guide("page.md", tmp_path, os.environ["TIDEGATE_BINARY"])
+    if shown == "7":
+        guide.run()
+        return
+    # The command has the number of the guide, and the panel another one.
+    monkeypatch.setattr("guides.SOON", 1.0)
+    monkeypatch.setattr(guide, "compare_exactly", lambda *_: None)
+    (tmp_path / "page.md").write_text(PANEL.replace("{}  7", "{}  8"))
+    with pytest.raises(AssertionError, match=r"\{\}  8"):
+        guide.run()

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-//! The examples in the READMEs of crates. They compile here, and some run.
+//! The examples in the READMEs of crates, and parts of programs in `docs/sdk.md`. They compile here, and some run.
 //!
-//! `tests/docs/test_fragments.py` finds each of them in this file, line by line. Most READMEs show no imports and no
+//! `tests/docs/test_fragments.py` finds each of them in this file, line by line. Most documents show no imports and no
 //! function around their example.
 
 #![allow(
@@ -301,5 +301,62 @@ fn wal(
 
     let (store, recovered) = Store::open(owner, &directory, &rules, quota, notify, None)?;
     store.append(append); // `Append::done` learns when the record is kept.
+    Ok(())
+}
+
+// docs/sdk.md
+#[test]
+fn sdk_scopes() -> Outcome {
+    use tidegate_metrics::{Description, MetricsRegistry, Prometheus, Scope};
+
+    let page = Arc::new(Prometheus::new());
+    let registry: Arc<dyn MetricsRegistry> = page.clone();
+    let endpoint = Scope::new(registry)
+        .prefix("dynamo_component")
+        .namespace("demo")
+        .component("worker")
+        .endpoint("generate");
+    endpoint.counter(&Description::new("requests", "Requests"), &[])?;
+    // dynamo_component_requests_total{dynamo_namespace="demo",dynamo_component="worker",dynamo_endpoint="generate"}
+    let text = page.prometheus_format_str();
+    assert!(text.contains("\ndynamo_component_requests_total{"), "{text}");
+    Ok(())
+}
+
+#[test]
+fn sdk_composites() -> Outcome {
+    use std::time::Duration;
+    use tidegate_metrics::{Across, Description, Function, MetricsRegistry, Prometheus, Trigger};
+
+    let registry = Prometheus::new();
+    let latency = Description::new("latency", "Time of a request");
+    let queue = Description::new("queue", "Requests that wait");
+    let latency_family = registry.histogram_family(&latency, &[], &["model"])?;
+    let queue_family = registry.gauge_family(&queue, &[], &["model", "pod"])?;
+    let ttft = registry
+        .composite("ttft")
+        .of(&latency_family)
+        .by(["model"])
+        .window(Duration::from_secs(10))
+        .function(Function::Max)
+        .quantiles([0.5, 0.99])
+        .build()?;
+    let depth = registry
+        .composite("depth")
+        .of(&queue_family)
+        .by(["model"]) // of all pods of a model
+        .function(Function::Last)
+        .across(Across::Sum)
+        .build()?;
+    ttft.get(); // now, of everything that was recorded before this call
+    ttft.get_for(&[("model", "llama")]);
+    let trigger = Trigger::above(0.5)
+        .hysteresis(0.1)
+        .min_interval(Duration::from_millis(100));
+    let subscription = ttft.on_change(trigger, |change| println!("{change:?}"))?; // until it is dropped
+    let mut watcher = ttft.watch(); // watcher.wait(timeout), or watcher.changed().await in any runtime
+    queue_family.with(&["llama", "a"]).set(7.0);
+    queue_family.with(&["llama", "b"]).set(5.0);
+    assert_eq!(depth.get().value, Some(12.0));
     Ok(())
 }

@@ -40,9 +40,13 @@ pub(crate) fn test_alone(arguments: &[String]) -> Outcome {
     test(arguments)
 }
 
-/// Runs `tests/docs`. It takes half a minute when the gateway is built.
+/// Runs `tests/docs`. It takes a few minutes when the gateway is built.
 pub(crate) fn test(arguments: &[String]) -> Outcome {
-    let programs = [("TIDEGATE_CHROMIUM", testenv::part("chromium"))];
+    let promtool = testenv::part("debian-unstable/usr/bin/promtool");
+    let programs = [
+        ("TIDEGATE_CHROMIUM", testenv::part("chromium")),
+        ("TIDEGATE_PROMTOOL", promtool),
+    ];
     let folders = ["deploy-tools", "playwright", "python-tools", BUILDER].map(testenv::part);
     pytest::run(&["tests/docs", "--quiet"], &folders, &programs, arguments)
 }
