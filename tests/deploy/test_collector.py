@@ -155,6 +155,9 @@ def test_services_select_pods_that_have_their_ports(values: Path) -> None:
     for monitor in of_kind(values, "ServiceMonitor"):
         assert monitor["spec"]["selector"]["matchLabels"].items() <= service["metadata"]["labels"].items()
         assert {endpoint["port"] for endpoint in monitor["spec"]["endpoints"]} <= targets.keys()
+    for monitor in of_kind(values, "PodMonitor"):
+        assert kit.selected(monitor["spec"]["selector"], [workload(values)])
+        assert {endpoint["port"] for endpoint in monitor["spec"]["podMetricsEndpoints"]} <= kit.ports(workload(values)).keys()
 
 
 @each_file
