@@ -230,6 +230,12 @@ def test_values_that_are_false_or_empty_replace_defaults(tmp_path: Path) -> None
     assert workload(file)["spec"]["replicas"] == 0
 
 
+def test_a_grace_period_of_zero_seconds_is_kept(tmp_path: Path) -> None:
+    file = tmp_path / "values.yaml"
+    file.write_text("mode: deployment\nterminationGracePeriodSeconds: 0\n")
+    assert kit.pod(workload(file))["terminationGracePeriodSeconds"] == 0
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [

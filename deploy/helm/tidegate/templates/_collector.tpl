@@ -223,8 +223,10 @@ imagePullSecrets: {{- toYaml . | nindent 2 }}
 {{- end }}
 securityContext: {{- toYaml $security | nindent 2 }}
 {{- range $key := list "affinity" "dnsConfig" "dnsPolicy" "hostAliases" "hostNetwork" "hostPID" "initContainers" "nodeSelector" "priorityClassName" "runtimeClassName" "schedulerName" "shareProcessNamespace" "terminationGracePeriodSeconds" "tolerations" "topologySpreadConstraints" }}
-{{- with get $values $key }}
-{{ $key }}: {{- toYaml . | nindent 2 }}
+{{- $value := get $values $key }}
+{{- /* Empty values are those of a copy of the defaults. 0 is a number of seconds. */}}
+{{- if or $value (kindIs "float64" $value) }}
+{{ $key }}: {{- toYaml $value | nindent 2 }}
 {{- end }}
 {{- end }}
 containers:
