@@ -288,10 +288,38 @@ def test_a_copy_of_unused_defaults_is_accepted(tmp_path: Path) -> None:
     assert kit.collector_objects(file) == kit.collector_objects(smallest)
 
 
-@pytest.mark.parametrize("beside", ["cluster.enabled=true", "networkPolicy.enabled=true", "vendors[0].name=a,vendors[0].endpoint=http://a"])
+@pytest.mark.parametrize(
+    "beside",
+    [
+        "agent.runAsUser=1000",
+        "agent.nixl.enabled=false",
+        "agent.extraConfig.service.drain_timeout=1s",
+        "agent.nodeSelector.gpu=yes",
+        "agent.existingConfigMap=a",
+        "gateway.replicas=2",
+        "gateway.resources.limits.cpu=1",
+        "serviceAccount.create=false",
+        "cluster.enabled=true",
+        "networkPolicy.enabled=true",
+        "vendorInterval=1m",
+        "vendors[0].name=a,vendors[0].endpoint=http://a",
+    ],
+)
 def test_values_of_agents_and_gateways_are_refused(beside: str, tmp_path: Path) -> None:
     why = refusal("mode: deployment", tmp_path, "--set", beside)
-    assert beside.split("=")[0].split("[")[0] in why and "release of their own" in why
+    name = ".".join(beside.split("=")[0].split("[")[0].split(".")[:2])
+    assert f"{name}: no effect" in why and "release of their own" in why, why
+
+
+def test_values_without_effect_are_compared_with_the_defaults_of_the_chart() -> None:
+    text = (kit.CHART / "templates/_collector.tpl").read_text().partition('"tidegate.collectorUnused" -}}')[2]
+    unused, defaults = yaml.safe_load(text.partition("{{- end }}")[0]), given(kit.CHART / "values.yaml")
+    used = {"alerts", "collector", "dashboards", "docsUrl", "fullnameOverride", "image", "imagePullSecrets", "nameOverride"}
+    assert used.isdisjoint(unused) and used | set(unused) == set(defaults)
+    for name in ("agent", "gateway", "serviceAccount"):
+        assert unused[name] == {key: value for key, value in defaults[name].items() if (name, key) != ("agent", "enabled")}, name
+    for name, value in unused.items():
+        assert value == defaults[name] or value.items() <= defaults[name].items(), name
 
 
 def test_the_notes_name_the_workload() -> None:
