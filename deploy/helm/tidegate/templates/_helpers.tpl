@@ -69,10 +69,11 @@ true
 {{- printf "%s-gateway-%d.%s-gateway-pods.%s.svc:%d" $name (int .ordinal) $name .root.Release.Namespace (int .port) -}}
 {{- end }}
 
+{{/* A large number of a values file is a float, which templates print with an exponent. */}}
 {{- define "tidegate.podSecurity" -}}
-runAsUser: {{ .user }}
-runAsGroup: {{ .user }}
-runAsNonRoot: {{ ne (int .user) 0 }}
+runAsUser: {{ int64 .user }}
+runAsGroup: {{ int64 .user }}
+runAsNonRoot: {{ ne (int64 .user) 0 }}
 seccompProfile: {type: RuntimeDefault}
 {{- end }}
 
