@@ -198,6 +198,8 @@ GIVEN = "name: a, target: {name: a}, minReplicas: 1, maxReplicas: 2"
         ("composite: b, query: c, value: '1'", "set one of composite, query and signals"),
         ("query: b", "set value, what a replica should have"),
         ("query: b, value: 1", "value"),
+        ("query: b, value: '0'", "value must be greater than zero"),
+        ("query: b, value: '0.0', trigger: prometheus", "value must be greater than zero"),
         ("signals: ['b/1'], value: '1'", "remove value"),
         ("signals: ['b/1'], trigger: prometheus", "takes only query"),
         ("query: b, value: '1', trigger: prometheus, labels: {c: d}", "write {label=value} into query"),

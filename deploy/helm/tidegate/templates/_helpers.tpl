@@ -150,6 +150,7 @@ Grafana and others show as a link, so a path is not called so. */}}
 {{- end -}}
 {{- if and $scaled.signals $scaled.value }}{{ fail (printf "scaledObjects: %s: each of signals has its own target: remove value" $scaled.name) }}{{ end -}}
 {{- if not (or $scaled.signals $scaled.value) }}{{ fail (printf "scaledObjects: %s: set value, what a replica should have" $scaled.name) }}{{ end -}}
+{{- if and $scaled.value (eq (float64 $scaled.value) 0.0) }}{{ fail (printf "scaledObjects: %s: value must be greater than zero" $scaled.name) }}{{ end -}}
 {{- if and (gt (int $scaled.minReplicas) (int $scaled.maxReplicas)) }}{{ fail (printf "scaledObjects: %s: minReplicas is above maxReplicas" $scaled.name) }}{{ end -}}
 {{- if not (or $gateway.existingConfigMap $gateway.extraConfig) -}}
 {{- $declared := list -}}
