@@ -242,6 +242,16 @@ def test_wrong_values_are_refused_with_the_name_of_the_value(values: str, messag
     assert result.returncode != 0 and message in result.stderr, result.stderr
 
 
+def test_large_user_ids_have_no_exponent(tmp_path: Path) -> None:
+    # Those of projects in OpenShift.
+    file = tmp_path / "values.yaml"
+    file.write_text("agent: {runAsUser: 1000650000}\ngateway: {runAsUser: 1000650000}\n")
+    installed = kit.run(kit.program("helm"), "install", "prod", kit.CHART, "--dry-run=client", "--values", file)
+    assert installed.returncode == 0, installed.stderr
+    assert installed.stdout.count("runAsUser: 1000650000\n") == 2 and "fsGroup: 1000650000\n" in installed.stdout
+    assert "runs as the user id 1000650000." in installed.stdout and "e+09" not in installed.stdout
+
+
 def test_a_change_of_the_configuration_replaces_only_its_pods() -> None:
     def sums(*arguments: str) -> dict[str, str]:
         documents = yaml.safe_load_all(kit.template(*arguments).stdout)

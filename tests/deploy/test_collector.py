@@ -155,6 +155,9 @@ def test_services_select_pods_that_have_their_ports(values: Path) -> None:
     for monitor in of_kind(values, "ServiceMonitor"):
         assert monitor["spec"]["selector"]["matchLabels"].items() <= service["metadata"]["labels"].items()
         assert {endpoint["port"] for endpoint in monitor["spec"]["endpoints"]} <= targets.keys()
+    for monitor in of_kind(values, "PodMonitor"):
+        assert kit.selected(monitor["spec"]["selector"], [workload(values)])
+        assert {endpoint["port"] for endpoint in monitor["spec"]["podMetricsEndpoints"]} <= kit.ports(workload(values)).keys()
 
 
 @each_file
@@ -227,6 +230,12 @@ def test_values_that_are_false_or_empty_replace_defaults(tmp_path: Path) -> None
     assert workload(file)["spec"]["replicas"] == 0
 
 
+def test_a_grace_period_of_zero_seconds_is_kept(tmp_path: Path) -> None:
+    file = tmp_path / "values.yaml"
+    file.write_text("mode: deployment\nterminationGracePeriodSeconds: 0\n")
+    assert kit.pod(workload(file))["terminationGracePeriodSeconds"] == 0
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [
@@ -279,10 +288,38 @@ def test_a_copy_of_unused_defaults_is_accepted(tmp_path: Path) -> None:
     assert kit.collector_objects(file) == kit.collector_objects(smallest)
 
 
-@pytest.mark.parametrize("beside", ["cluster.enabled=true", "networkPolicy.enabled=true", "vendors[0].name=a,vendors[0].endpoint=http://a"])
+@pytest.mark.parametrize(
+    "beside",
+    [
+        "agent.runAsUser=1000",
+        "agent.nixl.enabled=false",
+        "agent.extraConfig.service.drain_timeout=1s",
+        "agent.nodeSelector.gpu=yes",
+        "agent.existingConfigMap=a",
+        "gateway.replicas=2",
+        "gateway.resources.limits.cpu=1",
+        "serviceAccount.create=false",
+        "cluster.enabled=true",
+        "networkPolicy.enabled=true",
+        "vendorInterval=1m",
+        "vendors[0].name=a,vendors[0].endpoint=http://a",
+    ],
+)
 def test_values_of_agents_and_gateways_are_refused(beside: str, tmp_path: Path) -> None:
     why = refusal("mode: deployment", tmp_path, "--set", beside)
-    assert beside.split("=")[0].split("[")[0] in why and "release of their own" in why
+    name = ".".join(beside.split("=")[0].split("[")[0].split(".")[:2])
+    assert f"{name}: no effect" in why and "release of their own" in why, why
+
+
+def test_values_without_effect_are_compared_with_the_defaults_of_the_chart() -> None:
+    text = (kit.CHART / "templates/_collector.tpl").read_text().partition('"tidegate.collectorUnused" -}}')[2]
+    unused, defaults = yaml.safe_load(text.partition("{{- end }}")[0]), given(kit.CHART / "values.yaml")
+    used = {"alerts", "collector", "dashboards", "docsUrl", "fullnameOverride", "image", "imagePullSecrets", "nameOverride"}
+    assert used.isdisjoint(unused) and used | set(unused) == set(defaults)
+    for name in ("agent", "gateway", "serviceAccount"):
+        assert unused[name] == {key: value for key, value in defaults[name].items() if (name, key) != ("agent", "enabled")}, name
+    for name, value in unused.items():
+        assert value == defaults[name] or value.items() <= defaults[name].items(), name
 
 
 def test_the_notes_name_the_workload() -> None:

@@ -196,6 +196,13 @@ def test_each_alert_names_a_runbook_of_its_own() -> None:
     assert len(headings("runbooks.md")) == len(RULES) + 1
 
 
+def test_the_alert_about_series_says_what_the_command_shows() -> None:
+    said = {rule["alert"]: rule["annotations"]["description"] for rule in RULES}
+    found = {alert for alert, text in said.items() if "`tidegate cardinality`" in text}
+    assert found == {"TidegateSeriesLimit"}
+    assert "`tidegate cardinality` shows the metrics and labels with the most series." in said["TidegateSeriesLimit"]
+
+
 def test_runbooks_name_dashboards_panels_and_alerts_that_exist() -> None:
     text = re.sub(r"\s+", " ", (kit.ROOT / "docs/runbooks.md").read_text())
     whole = [json.loads(file.read_text()) for file in DASHBOARDS]

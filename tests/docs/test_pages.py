@@ -2,10 +2,13 @@
 
 """The blocks of code of pages work as they stand there."""
 
+import json
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
+import yaml
 from blocks import DOCS, Page, blocks, pattern
 from guides import Guide, Servers, engines
 
@@ -17,23 +20,47 @@ SERVERS: dict[str, Servers] = {
 
 AGENTS = "tidegate ring sim --directory /run/nixl --agents 2 --rate 50 --prefix engine_"
 
-# The gateway of the chart, as `kubectl port-forward` shows it.
-FORWARDED = """tidegate run --config 'yaml:
-receivers: {nixl: {directories: [/run/nixl], hostname: node-a}}
-processors:
-  composite: {composites: [{name: nixl_xfer_time_p99, metric: agent_xfer_time, function: quantile, quantile: 0.99, by: [hostname]}]}
-  aggregate: {rules: nixl}
-exporters: {prometheus: {endpoint: "127.0.0.1:9464"}}
-extensions: {admin: {endpoint: "127.0.0.1:8080"}}
-service:
-  extensions: [admin]
-  telemetry: {metrics: {address: "127.0.0.1:8888"}}
-  pipelines: {metrics: {receivers: [nixl], processors: [composite, aggregate], exporters: [prometheus]}}'"""
+
+def on_kubernetes(page: str) -> dict[str, str]:
+    """An agent and the gateway of the chart, with the rules and the composites that the values of a page have."""
+    (values,) = (found for found in values_of(page) if "agent" in found)
+    pod = {"k8s.namespace.name": "inference", "k8s.pod.name": "decode-7d4b9c6f5-k2x8p"}
+    agent = {
+        "receivers": {"nixl": {"directories": ["/run/nixl"], "hostname": "node-a"}},
+        "processors": {
+            # It stands for `k8sattributes`, which needs an API server.
+            "resource": {"attributes": [{"key": key, "value": value, "action": "insert"} for key, value in pod.items()]},
+            "aggregate": {"rules": values["agent"]["extraConfig"]["processors"]["aggregate"]["rules"], "interval": "1s"},
+        },
+        "exporters": {"otlp": {"endpoint": "127.0.0.1:4317", "tls": {"insecure": True}}},
+        "service": {
+            "telemetry": {"metrics": {"level": "none"}},
+            "pipelines": {"metrics": {"receivers": ["nixl"], "processors": ["resource", "aggregate"], "exporters": ["otlp"]}},
+        },
+    }
+    gateway = {
+        "receivers": {"otlp": {"protocols": {"grpc": {"endpoint": "127.0.0.1:4317"}}}},
+        "processors": {"composite": {"composites": values["gateway"]["composites"]}},
+        "exporters": {"prometheus": {"endpoint": "127.0.0.1:9464"}},
+        "extensions": {"admin": {"endpoint": "127.0.0.1:8080"}},
+        "service": {
+            "extensions": ["admin"],
+            "telemetry": {"metrics": {"level": "none"}},
+            "pipelines": {"metrics": {"receivers": ["otlp"], "processors": ["composite"], "exporters": ["prometheus"]}},
+        },
+    }
+    run = {name: f"tidegate run --config 'yaml:{json.dumps(config)}'" for name, config in (("gateway", gateway), ("agent", agent))}
+    return {"rings": AGENTS} | run
+
+
+def values_of(page: str) -> list[dict[str, Any]]:
+    return [yaml.safe_load(block.text) for block in blocks(page) if block.text.startswith("# values.yaml\n")]
+
 
 # The programs that the reader of a guide has.
 PROGRAMS = {
     "nixl-bare-metal.md": {"agents": AGENTS},
-    "nixl-kubernetes.md": {"agents": AGENTS, "forwarded": FORWARDED},
+    "nixl-kubernetes.md": on_kubernetes("guides/nixl-kubernetes.md"),
 }
 
 

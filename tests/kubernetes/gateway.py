@@ -4,6 +4,7 @@
 
 import json
 import re
+import socket
 import subprocess
 import urllib.error
 import urllib.request
@@ -14,9 +15,9 @@ import server
 
 
 class Gateway:
-    """A running gateway. `config` has no `service::telemetry`."""
+    """A running gateway that listens at these ports and datagram sockets. `config` has no `service::telemetry`."""
 
-    def __init__(self, directory: Path, name: str, config: dict[str, Any]) -> None:
+    def __init__(self, directory: Path, name: str, config: dict[str, Any], *listeners: int | Path) -> None:
         self.telemetry = server.free_port()
         reader = {"pull": {"exporter": {"prometheus": {"host": "127.0.0.1", "port": self.telemetry}}}}
         config["service"]["telemetry"] = {"metrics": {"readers": [reader]}}
@@ -26,7 +27,13 @@ class Gateway:
         with open(self.log, "wb") as log:
             command = [server.program("binary"), f"--config={path}"]
             self.process = subprocess.Popen(command, stdout=log, stderr=log, cwd=directory)
-        server.wait_until("the gateway answers", self._answers)
+        try:
+            server.wait_until("the gateway answers", self._answers)
+            # The page of its own metrics is there before the components start.
+            server.wait_until("the gateway listens", lambda: all(map(self.listens, listeners)))
+        except BaseException:
+            self.kill()
+            raise
 
     def _answers(self) -> bool:
         assert self.process.poll() is None, self.log.read_text()
@@ -35,6 +42,13 @@ class Gateway:
         except OSError:
             return False
         return True
+
+    def listens(self, at: int | Path) -> bool:
+        """Whether there is a listener at a port, or at the path of a datagram socket."""
+        assert self.process.poll() is None, self.log.read_text()
+        is_path = isinstance(at, Path)
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) if is_path else socket.socket() as client:
+            return client.connect_ex(str(at) if is_path else ("127.0.0.1", at)) == 0
 
     def metrics(self) -> str:
         return get(self.telemetry, "/metrics")

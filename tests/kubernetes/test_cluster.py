@@ -55,7 +55,7 @@ def replica(directory: Path, name: str, cluster: dict[str, Any], receiver: dict[
             },
         },
     }
-    running = gateway.Gateway(directory, name, config)
+    running = gateway.Gateway(directory, name, config, directory / f"{name}.sock")
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sender:
         sender.sendto(b"hits:7|c", str(directory / f"{name}.sock"))
     return running

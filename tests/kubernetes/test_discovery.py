@@ -128,11 +128,13 @@ def ingress(namespace: str, name: str, port: int) -> server.Object:
     }
 
 
-def create_pod(api: server.Server, name: str, port: int, address: str) -> None:
-    """A pod that runs, as a kubelet says it."""
-    container = {"name": "app", "image": "app:1", "ports": [{"name": "web", "containerPort": port}]}
+def create_pod(
+    api: server.Server, name: str, port: int, address: str, *, namespace: str = "shop", labels: dict[str, str] | None = None, named: str = "web"
+) -> None:
+    """A pod that runs, as a kubelet says it. `named` is the name of its port."""
+    container = {"name": "app", "image": "app:1", "ports": [{"name": named, "containerPort": port}]}
     spec = {"nodeName": "node-1", "containers": [container]}
-    metadata = {"name": name, "namespace": "shop", "labels": {"app": "web"}}
+    metadata = {"name": name, "namespace": namespace, "labels": labels or {"app": "web"}}
     pod = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
     api.create(pod)
     running_at = {"phase": "Running", "podIP": address, "podIPs": [{"ip": address}]}
@@ -169,7 +171,7 @@ def scraping(directory: Path, receiver: server.Object) -> tuple[gateway.Gateway,
         "exporters": {"prometheus": {"endpoint": f"127.0.0.1:{page}"}},
         "service": {"pipelines": {"metrics": {"receivers": ["prometheus"], "exporters": ["prometheus"]}}},
     }
-    return gateway.Gateway(directory, "scraping", config), page
+    return gateway.Gateway(directory, "scraping", config, page), page
 
 
 def test_targets_of_a_service_monitor_are_scraped_and_followed(api: server.Server, account: str, tmp_path: Path) -> None:
@@ -237,6 +239,28 @@ def test_other_objects_of_the_operator_are_jobs(api: server.Server, account: str
             server.wait_until("the target is scraped", lambda: any('pod="web-1"' in line for line in lines(page)))
             api.delete(found)
             server.wait_until("the job is gone", lambda: lines(page) == [])
+        finally:
+            running.kill()
+
+
+def test_the_pod_monitor_of_the_chart_is_a_job(api: server.Server, account: str, tmp_path: Path) -> None:
+    custom.install(api)
+    allow(api, of_operator())
+    (agent,) = (values for values in kit.COLLECTORS if values.stem == "agent")
+    found = {each["kind"]: each for each in kit.collector_objects(agent) if each["kind"] in ("DaemonSet", "PodMonitor")}
+    monitor, workload = found["PodMonitor"], found["DaemonSet"]
+    labels = workload["spec"]["template"]["metadata"]["labels"]
+    options = {"enabled": True, "pod_monitor_selector": {"match_labels": {"release": "prometheus"}}, "scrape_interval": "1s"}
+    with targets() as port:
+        # The address of a pod of this node, so that the object needs no relabelling.
+        create_pod(api, "agent-1", port, "127.0.0.1", namespace=kit.NAMESPACE, labels=labels, named="metrics")
+        create_pod(api, "other-1", port, "127.0.0.1", namespace=kit.NAMESPACE, named="metrics")
+        running, page = scraping(tmp_path, {"prometheus_cr": options | {"kubeconfig_file": account}})
+        try:
+            api.create(monitor)
+            server.wait_until("the pod of the chart is scraped", lambda: any('pod="agent-1"' in line for line in lines(page)))
+            (line,) = lines(page)
+            assert f'job="{kit.NAMESPACE}/{monitor["metadata"]["name"]}"' in line and 'endpoint="metrics"' in line
         finally:
             running.kill()
 

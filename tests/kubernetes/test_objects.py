@@ -6,6 +6,7 @@ import re
 
 import custom
 import kit
+import pytest
 import server
 import yaml
 
@@ -56,7 +57,9 @@ def deployed() -> list[server.Object]:
     collectors = [found for values in kit.COLLECTORS for found in kit.collector_objects(values)]
     examples = [yaml.safe_load(file.read_text()) for file in sorted((kit.DEPLOY / "keda").glob("*.yaml"))]
     assert len(collectors) > 10 and len(examples) == 4
-    return charts + collectors + examples + kustomized()
+    found = charts + collectors + examples + kustomized()
+    assert set(kit.CUSTOM) <= {each["kind"] for each in found}
+    return found
 
 
 def test_the_server_accepts_every_object(api: server.Server) -> None:
@@ -70,6 +73,26 @@ def test_the_server_accepts_every_object(api: server.Server) -> None:
     assert not (refused := [why for found in objects if (why := accepts(api, found))]), "\n".join(refused)
     assert len(objects) > 50
     print(f"{len(objects)} objects are accepted")
+
+
+def test_the_server_refuses_triggers_that_keda_would_not_read(api: server.Server) -> None:
+    custom.install(api)
+    found = yaml.safe_load((kit.DEPLOY / "keda/queue.yaml").read_text())
+    api.namespace(found["metadata"]["namespace"])
+    (trigger,) = found["spec"]["triggers"]
+    assert not accepts(api, found)
+    at = "spec.triggers[0]"
+    wrong = {
+        f"{at}.metadata: Required value": {"type": trigger["type"]},
+        f"{at}.type: Required value": {"metadata": trigger["metadata"]},
+        f"{at}.metadata.target: Invalid value": trigger | {"metadata": trigger["metadata"] | {"target": 10}},
+        f"{at}.metadata: Invalid value": trigger | {"metadata": ["target=10"]},
+    }
+    for message, broken in wrong.items():
+        found["spec"]["triggers"] = [broken]
+        with pytest.raises(server.ApiError) as refused:
+            api.create(found, "?dryRun=All&fieldValidation=Strict")
+        assert refused.value.code == 422 and message in str(refused.value), refused.value
 
 
 def test_the_server_refuses_an_object_with_a_wrong_field(api: server.Server) -> None:

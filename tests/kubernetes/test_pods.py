@@ -77,7 +77,7 @@ def start(directory: Path, kubeconfig: Path) -> tuple[gateway.Gateway, int, Path
         "exporters": {"file": {"path": str(out)}},
         "service": {"pipelines": {"logs": {"receivers": ["otlp"], "processors": ["k8sattributes"], "exporters": ["file"]}}},
     }
-    return gateway.Gateway(directory, "attributes", config), port, out
+    return gateway.Gateway(directory, "attributes", config, port), port, out
 
 
 def attributes_of(port: int, out: Path, number: int) -> dict[str, str]:
@@ -197,7 +197,7 @@ def test_a_pod_that_sends_otlp_has_its_name_node_and_deployment(api: server.Serv
         "exporters": {"file": {"path": str(out)}},
         "service": {"pipelines": {"logs": {"receivers": ["otlp"], "processors": ["k8sattributes"], "exporters": ["file"]}}},
     }
-    running = gateway.Gateway(tmp_path, "attributes", config)
+    running = gateway.Gateway(tmp_path, "attributes", config, port)
     try:
         record = {"logRecords": [{"body": {"stringValue": "a"}}]}
         resource = {"attributes": [{"key": "service.name", "value": {"stringValue": "web"}}]}
@@ -234,7 +234,7 @@ def test_rings_have_the_pod_that_owns_their_directory(api: server.Server, tmp_pa
             }
         },
     }
-    running = gateway.Gateway(tmp_path, "rings", config)
+    running = gateway.Gateway(tmp_path, "rings", config, page)
     try:
         labels = 'k8s_deployment_name="web",k8s_node_name="node-0",k8s_pod_name="web-5d8f-x7k2p"'
         expected = f"\nagent_tx_bytes_total{{{labels}}} "

@@ -90,14 +90,67 @@ value by false, 0 or an empty one. */}}
 {{- toJson $values -}}
 {{- end }}
 
-{{/* Refuses values of this chart that agents and gateways would need: there are none. */}}
+{{/* The defaults of the values that only agents and gateways use. A template can't read values.yaml, so a test compares both. */}}
+{{- define "tidegate.collectorUnused" -}}
+agent:
+  interval: 1s
+  runAsUser: 10001
+  nixl: {enabled: true, hostPath: /run/nixl}
+  cells: {enabled: true, hostPath: /run/tidegate/cells}
+  otlp: {enabled: true}
+  resources: {requests: {cpu: 100m, memory: 128Mi}, limits: {memory: 512Mi}}
+  nodeSelector: {}
+  tolerations: [{key: nvidia.com/gpu, operator: Exists, effect: NoSchedule}]
+  affinity: {}
+  priorityClassName: ""
+  maxUnavailable: 10%
+  podAnnotations: {}
+  podLabels: {}
+  extraConfig: {}
+  existingConfigMap: ""
+gateway:
+  replicas: 1
+  runAsUser: 10001
+  composites: []
+  storage: {enabled: true, size: 20Gi, storageClassName: "", maxSize: 16GiB}
+  resources: {requests: {cpu: 500m, memory: 1Gi}, limits: {memory: 4Gi}}
+  nodeSelector: {}
+  tolerations: []
+  affinity: {}
+  priorityClassName: ""
+  podDisruptionBudget: {enabled: true, maxUnavailable: 1}
+  service: {type: ClusterIP, annotations: {}}
+  podAnnotations: {}
+  podLabels: {}
+  extraConfig: {}
+  existingConfigMap: ""
+serviceAccount: {create: true, name: "", annotations: {}}
+discovery: {agent: false, gateway: false}
+cluster: {enabled: false}
+networkPolicy: {enabled: false}
+serviceMonitor: {enabled: false}
+vendors: []
+vendorInterval: 10s
+scaledObjects: []
+{{- end }}
+
+{{/* Refuses values of this chart that agents and gateways would need: there are none. `agent.enabled` says nothing else. */}}
 {{- define "tidegate.collectorBeside" -}}
 {{- $set := list -}}
-{{- range $name, $value := dict "vendors" .Values.vendors "scaledObjects" .Values.scaledObjects "gateway.composites" .Values.gateway.composites "cluster.enabled" .Values.cluster.enabled "networkPolicy.enabled" .Values.networkPolicy.enabled "serviceMonitor.enabled" .Values.serviceMonitor.enabled "discovery.agent" .Values.discovery.agent "discovery.gateway" .Values.discovery.gateway -}}
-{{- if $value }}{{ $set = append $set $name }}{{ end -}}
+{{- range $group, $defaults := include "tidegate.collectorUnused" . | fromYaml -}}
+{{- $given := get $.Values $group -}}
+{{- if kindIs "map" $defaults -}}
+{{- range $name, $default := $defaults -}}
+{{- $value := get $given $name -}}
+{{- /* After `--reuse-values` from an older chart, a value may be absent. */}}
+{{- if and (hasKey $given $name) (ne (toJson $value) (toJson $default)) }}{{ $set = append $set (printf "%s.%s" $group $name) }}{{ end -}}
+{{- end -}}
+{{- else if ne (toJson $given) (toJson $defaults) -}}
+{{- $set = append $set $group -}}
+{{- end -}}
 {{- end -}}
 {{- with $set -}}
-{{- fail (printf "%s: with collector.valuesFile there are no agents and gateways: install them as a release of their own" (join ", " .)) -}}
+{{- fail (printf "%s: no effect beside collector.valuesFile, which makes no agents and gateways: remove these values, or install agents and gateways as a release of their own. The settings of the pods are in the values file" (join ", " .)) -}}
 {{- end -}}
 {{- end }}
 
@@ -223,8 +276,10 @@ imagePullSecrets: {{- toYaml . | nindent 2 }}
 {{- end }}
 securityContext: {{- toYaml $security | nindent 2 }}
 {{- range $key := list "affinity" "dnsConfig" "dnsPolicy" "hostAliases" "hostNetwork" "hostPID" "initContainers" "nodeSelector" "priorityClassName" "runtimeClassName" "schedulerName" "shareProcessNamespace" "terminationGracePeriodSeconds" "tolerations" "topologySpreadConstraints" }}
-{{- with get $values $key }}
-{{ $key }}: {{- toYaml . | nindent 2 }}
+{{- $value := get $values $key }}
+{{- /* Empty values are those of a copy of the defaults. 0 is a number of seconds. */}}
+{{- if or $value (kindIs "float64" $value) }}
+{{ $key }}: {{- toYaml $value | nindent 2 }}
 {{- end }}
 {{- end }}
 containers:

@@ -69,10 +69,11 @@ true
 {{- printf "%s-gateway-%d.%s-gateway-pods.%s.svc:%d" $name (int .ordinal) $name .root.Release.Namespace (int .port) -}}
 {{- end }}
 
+{{/* A large number of a values file is a float, which templates print with an exponent. */}}
 {{- define "tidegate.podSecurity" -}}
-runAsUser: {{ .user }}
-runAsGroup: {{ .user }}
-runAsNonRoot: {{ ne (int .user) 0 }}
+runAsUser: {{ int64 .user }}
+runAsGroup: {{ int64 .user }}
+runAsNonRoot: {{ ne (int64 .user) 0 }}
 seccompProfile: {type: RuntimeDefault}
 {{- end }}
 
@@ -139,9 +140,17 @@ Grafana and others show as a link, so a path is not called so. */}}
 {{- $asks := list -}}
 {{- range $key := list "composite" "query" "signals" }}{{ if get $scaled $key }}{{ $asks = append $asks $key }}{{ end }}{{ end -}}
 {{- if ne (len $asks) 1 }}{{ fail (printf "scaledObjects: %s: set one of composite, query and signals" $scaled.name) }}{{ end -}}
-{{- if and (eq (default "external-push" $scaled.trigger) "prometheus") (not $scaled.query) }}{{ fail (printf "scaledObjects: %s: trigger: prometheus takes only query" $scaled.name) }}{{ end -}}
+{{- if and $scaled.labels (not $scaled.composite) }}{{ fail (printf "scaledObjects: %s: labels select a group of composite: remove them, and write {label=value} into query or signals" $scaled.name) }}{{ end -}}
+{{- if eq (default "external-push" $scaled.trigger) "prometheus" -}}
+{{- if not $scaled.query }}{{ fail (printf "scaledObjects: %s: trigger: prometheus takes only query" $scaled.name) }}{{ end -}}
+{{- $cures := dict "combine" "remove it, and write the aggregation into query, such as sum(...)" "metricName" "remove it, because KEDA names the metric" "onPartial" "set trigger: external or external-push" "whenGone" "set trigger: external or external-push" -}}
+{{- range $key, $cure := $cures -}}
+{{- if get $scaled $key }}{{ fail (printf "scaledObjects: %s: %s has no effect with trigger: prometheus: %s" $scaled.name $key $cure) }}{{ end -}}
+{{- end -}}
+{{- end -}}
 {{- if and $scaled.signals $scaled.value }}{{ fail (printf "scaledObjects: %s: each of signals has its own target: remove value" $scaled.name) }}{{ end -}}
 {{- if not (or $scaled.signals $scaled.value) }}{{ fail (printf "scaledObjects: %s: set value, what a replica should have" $scaled.name) }}{{ end -}}
+{{- if and $scaled.value (eq (float64 $scaled.value) 0.0) }}{{ fail (printf "scaledObjects: %s: value must be greater than zero" $scaled.name) }}{{ end -}}
 {{- if and (gt (int $scaled.minReplicas) (int $scaled.maxReplicas)) }}{{ fail (printf "scaledObjects: %s: minReplicas is above maxReplicas" $scaled.name) }}{{ end -}}
 {{- if not (or $gateway.existingConfigMap $gateway.extraConfig) -}}
 {{- $declared := list -}}
