@@ -301,6 +301,10 @@ fn any_metric() -> impl Strategy<Value = Metric> {
         })
 }
 
+/// The most bytes of a name. A metric with a longer name than `MAX_NAME_BYTES` of the wire is cut
+/// out of its request.
+const LONGEST: usize = 60_000;
+
 /// Mostly one of these, else whatever; sometimes long.
 fn any_name(pool: &'static [&'static str]) -> impl Strategy<Value = String> {
     prop_oneof![
@@ -308,7 +312,9 @@ fn any_name(pool: &'static [&'static str]) -> impl Strategy<Value = String> {
         5 => "[a-z]{1,3}([._:/-][a-z]{1,3}){0,2}",
         4 => "\\PC{0,6}",
         1 => any::<String>(),
-        1 => (select(pool), prop_oneof![9 => 50usize..300, 1 => 2_000usize..5_000]).prop_map(|(name, times)| name.repeat(times)),
+        1 => (select(pool), prop_oneof![9 => 50usize..300, 1 => 2_000usize..5_000]).prop_map(|(name, times)| {
+            name.repeat(times.min(LONGEST / name.len().max(1)))
+        }),
     ]
 }
 
