@@ -261,8 +261,8 @@ impl Api {
 
     /// Computes a slow topic in a task of its own, unless the last one still does.
     fn compute_alone(self: &Arc<Self>, topic: &'static str) {
-        let is_idle = |feed: &&Feed| !feed.is_under_way.swap(true, Relaxed);
-        if self.feeds.named(topic).filter(is_idle).is_none() {
+        let is_idle = |feed: &Feed| !feed.is_under_way.swap(true, Relaxed);
+        if !self.feeds.named(topic).is_some_and(is_idle) {
             return;
         }
         let api = self.clone();
