@@ -16,7 +16,6 @@ import re
 import select
 import shlex
 import shutil
-import signal
 import socket
 import subprocess
 import sys
@@ -466,7 +465,7 @@ def test_the_demonstration_shows_its_view_on_a_terminal(scene: Scene) -> None:
 
 
 def on_terminal(scene: Scene, command: list[str], expected: str) -> str:
-    """The text that a command writes to a terminal of 80 columns, until it has the expression. Then Ctrl-C ends it."""
+    """The text that a command writes to a terminal of 80 columns, until it has the expression. Then a signal ends it."""
     above, below = pty.openpty()
     environment = scene.environment | {"TERM": "xterm", "COLUMNS": "80", "LINES": "40"}
     process = subprocess.Popen(command, cwd=scene.work, env=environment, stdin=below, stdout=below, stderr=below)
@@ -479,7 +478,7 @@ def on_terminal(scene: Scene, command: list[str], expected: str) -> str:
                 text += re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", os.read(above, 1 << 16).decode(errors="replace"))
         return text
     finally:
-        process.send_signal(signal.SIGINT)
+        process.terminate()
         # It may still write.
         while process.poll() is None and time.monotonic() < end + SOON:
             if select.select([above], [], [], 0.1)[0]:
