@@ -58,14 +58,13 @@ pub trait Decode: Sized {
     fn decode(node: &Node, cx: &mut Problems) -> Option<Self>;
 
     /// Reads the value of an option whose default is `default`: a map takes the options that it does not name from it.
-    /// `None`: from the defaults of the type.
-    fn decode_over(node: &Node, cx: &mut Problems, _default: Option<Self>) -> Option<Self> {
+    fn decode_over(node: &Node, cx: &mut Problems, _default: Self) -> Option<Self> {
         Self::decode(node, cx)
     }
 
-    /// The options inside an option whose default is `default`, with the defaults that
-    /// [`decode_over`](Self::decode_over) gives them. `None`: the value has no options of its own.
-    fn options_over(_default: Option<&Self>) -> Option<Vec<OptionDoc>> {
+    /// The options inside an option whose default is this value, with the defaults that
+    /// [`decode_over`](Self::decode_over) gives them. `None`: those of the type, or none.
+    fn options_inside(&self) -> Option<Vec<OptionDoc>> {
         None
     }
 

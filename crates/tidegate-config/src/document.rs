@@ -93,11 +93,11 @@ impl Document {
         let mut service = Service::default();
         if let Some(mut fields) = Fields::open::<Sections>(&root, cx) {
             for class in Class::ALL {
-                let section = fields.optional(key(class.section()), Ordered::<Node>::default);
+                let section = fields.optional(key(class.section()), Ordered::<Node>::default());
                 let section = section.unwrap_or_default();
                 read_section(class, section, fields.problems(), &mut components);
             }
-            let node = fields.optional(key("service"), || None::<Node>);
+            let node = fields.optional(key("service"), None::<Node>);
             fields.finish();
             service = node
                 .flatten()
@@ -134,10 +134,10 @@ impl Service {
         let Some(mut fields) = Fields::open::<Sections>(node, cx) else {
             return Self::default();
         };
-        let extensions = fields.optional(key("extensions"), References::default);
-        let telemetry = fields.optional(key("telemetry"), || None);
-        let pipelines = fields.optional(key("pipelines"), Ordered::<Node>::default);
-        let drain_timeout = fields.optional(key("drain_timeout"), || None);
+        let extensions = fields.optional(key("extensions"), References::default());
+        let telemetry = fields.optional(key("telemetry"), None);
+        let pipelines = fields.optional(key("pipelines"), Ordered::<Node>::default());
+        let drain_timeout = fields.optional(key("drain_timeout"), None);
         fields.finish();
         let pipelines = pipelines.unwrap_or_default().0;
         let (pipelines, omitted): (Vec<_>, Vec<_>) =
@@ -171,7 +171,7 @@ impl Pipeline {
         let id = parse_id(text, &node, cx);
         let mut fields = Fields::open::<Sections>(&node, cx)?;
         let [receivers, processors, exporters] = ["receivers", "processors", "exporters"].map(|part| {
-            let list = fields.optional(key(part), References::default);
+            let list = fields.optional(key(part), References::default());
             list.unwrap_or_default().0
         });
         fields.finish();

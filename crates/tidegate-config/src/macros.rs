@@ -78,67 +78,16 @@ macro_rules! options {
             $($(#[doc = $help])* $fvis $field: $ty,)*
         }
 
-        impl $name {
-            /// The table of these options, for documentation.
-            $vis fn options() -> ::std::vec::Vec<$crate::OptionDoc> {
-                <Self as $crate::Decode>::options_over(::std::option::Option::None).unwrap_or_default()
-            }
-        }
-
         impl $crate::Decode for $name {
             const TAKES_NULL: bool = true;
 
-            fn decode(
-                node: &$crate::Node,
-                cx: &mut $crate::Problems,
-            ) -> ::std::option::Option<Self> {
-                Self::decode_over(node, cx, ::std::option::Option::None)
-            }
-
-            #[allow(unused_variables, reason = "a struct of required fields has no defaults")]
-            fn decode_over(
-                node: &$crate::Node,
-                cx: &mut $crate::Problems,
-                default: ::std::option::Option<Self>,
-            ) -> ::std::option::Option<Self> {
-                #[allow(unused_mut, reason = "a struct without fields asks for nothing")]
-                let mut fields = $crate::Fields::open::<Self>(node, cx)?;
-                $(fields.refuse($refused);)?
-                $(fields.accept($accepted);)*
-                $(let $field = fields.$how::<$ty>(
-                    $crate::OptionNames {
-                        field: stringify!($field),
-                        aliases: &[$($alias),*],
-                        deprecated: &[$($deprecated),*],
-                    },
-                    $(|| default.as_ref().map_or_else(|| $default, |default| default.$field.clone()))?
-                );)*
-                fields.finish()?;
-                let value = Self { $($field: $field?,)* };
-                $($check(&value, node, cx);)?
-                ::std::option::Option::Some(value)
+            $crate::options! {
+                @decode [$($defaults)?] [[$($refused)?] [$($accepted)*] [$($check)?]]
+                [$({ $field [$ty] [$($alias)*] [$($deprecated)*] $how [$($default)?] })*]
             }
 
             fn type_help() -> $crate::TypeHelp {
                 $crate::TypeHelp::plain("map").accepting($crate::YamlType::Options($name::options))
-            }
-
-            #[allow(unused_variables, reason = "a struct of required fields has no defaults")]
-            fn options_over(
-                default: ::std::option::Option<&Self>,
-            ) -> ::std::option::Option<::std::vec::Vec<$crate::OptionDoc>> {
-                #[allow(unused_mut, reason = "most tables accept nothing that has no effect")]
-                let mut options = ::std::vec![$($crate::OptionDoc::new::<$ty>(
-                    $crate::OptionNames {
-                        field: stringify!($field),
-                        aliases: &[$($alias),*],
-                        deprecated: &[$($deprecated),*],
-                    },
-                    &[$($help),*],
-                    $crate::options!(@default default $field $($default)?),
-                )),*];
-                $(options.extend($crate::OptionDoc::without_effect($accepted));)*
-                ::std::option::Option::Some(options)
             }
 
             fn show(&self) -> ::std::string::String {
@@ -148,7 +97,10 @@ macro_rules! options {
             }
         }
 
-        $crate::options!(@impl_default [$($defaults)?] $name { $($field: ($($default)?)),* });
+        $crate::options! {
+            @table [$($defaults)?] $vis $name [$($accepted)*]
+            [$({ $field [$ty] [$($help)*] [$($alias)*] [$($deprecated)*] [$($default)?] })*]
+        }
     };
 
     // One field.
@@ -169,19 +121,113 @@ macro_rules! options {
         }] $($rest)* }
     };
 
-    (@default $above:ident $field:ident) => { ::std::option::Option::None };
-    (@default $above:ident $field:ident $default:expr) => {
-        ::std::option::Option::Some($above.map_or_else(|| $default, |above| above.$field.clone()))
-    };
+    // The decoder, if all fields have defaults: those that the map does not name keep theirs.
+    (@decode [defaults] $checks:tt [$({
+        $field:ident [$ty:ty] [$($alias:literal)*] [$($deprecated:literal)*] $how:ident [$default:expr]
+    })*]) => {
+        fn decode(node: &$crate::Node, cx: &mut $crate::Problems) -> ::std::option::Option<Self> {
+            Self::decode_over(node, cx, <Self as ::std::default::Default>::default())
+        }
 
-    (@impl_default [] $($rest:tt)*) => {};
-    (@impl_default [defaults] $name:ident { $($field:ident: ($default:expr)),* }) => {
+        #[allow(unused_variables, reason = "a struct without fields has no defaults")]
+        fn decode_over(
+            node: &$crate::Node,
+            cx: &mut $crate::Problems,
+            default: Self,
+        ) -> ::std::option::Option<Self> {
+            $crate::options! {
+                @fields_of $checks node cx
+                [$({ $field [$ty] [$($alias)*] [$($deprecated)*] $how [default.$field] })*]
+            }
+        }
+
+        fn options_inside(&self) -> ::std::option::Option<::std::vec::Vec<$crate::OptionDoc>> {
+            ::std::option::Option::Some(self.table())
+        }
+    };
+    (@decode [] $checks:tt $fields:tt) => {
+        fn decode(node: &$crate::Node, cx: &mut $crate::Problems) -> ::std::option::Option<Self> {
+            $crate::options! { @fields_of $checks node cx $fields }
+        }
+    };
+    (@fields_of [[$($refused:expr)?] [$($accepted:expr)*] [$($check:path)?]] $node:ident $cx:ident [$({
+        $field:ident [$ty:ty] [$($alias:literal)*] [$($deprecated:literal)*] $how:ident [$($default:expr)?]
+    })*]) => {{
+        #[allow(unused_mut, reason = "a struct without fields asks for nothing")]
+        let mut fields = $crate::Fields::open::<Self>($node, $cx)?;
+        $(fields.refuse($refused);)?
+        $(fields.accept($accepted);)*
+        $(let $field = fields.$how::<$ty>(
+            $crate::OptionNames {
+                field: stringify!($field),
+                aliases: &[$($alias),*],
+                deprecated: &[$($deprecated),*],
+            },
+            $($default)?
+        );)*
+        fields.finish()?;
+        let value = Self { $($field: $field?,)* };
+        $($check(&value, $node, $cx);)?
+        ::std::option::Option::Some(value)
+    }};
+
+    // The table of the options, and `Default` if all fields have defaults.
+    (@table [defaults] $vis:vis $name:ident $accepted:tt [$({
+        $field:ident [$ty:ty] [$($help:literal)*] [$($alias:literal)*] [$($deprecated:literal)*] [$default:expr]
+    })*]) => {
+        impl $name {
+            /// The table of these options, for documentation.
+            $vis fn options() -> ::std::vec::Vec<$crate::OptionDoc> {
+                <Self as ::std::default::Default>::default().table()
+            }
+
+            /// The table with these values as defaults.
+            fn table(&self) -> ::std::vec::Vec<$crate::OptionDoc> {
+                $crate::options! {
+                    @rows $accepted
+                    [$({ $field [$ty] [$($help)*] [$($alias)*] [$($deprecated)*] [&self.$field] })*]
+                }
+            }
+        }
+
         impl ::std::default::Default for $name {
             fn default() -> Self {
                 Self { $($field: $default),* }
             }
         }
     };
+    (@table [] $vis:vis $name:ident $accepted:tt [$({
+        $field:ident [$ty:ty] [$($help:literal)*] [$($alias:literal)*] [$($deprecated:literal)*] [$($default:expr)?]
+    })*]) => {
+        impl $name {
+            /// The table of these options, for documentation.
+            $vis fn options() -> ::std::vec::Vec<$crate::OptionDoc> {
+                $crate::options! {
+                    @rows $accepted
+                    [$({ $field [$ty] [$($help)*] [$($alias)*] [$($deprecated)*] [$(&$default)?] })*]
+                }
+            }
+        }
+    };
+    (@rows [$($accepted:expr)*] [$({
+        $field:ident [$ty:ty] [$($help:literal)*] [$($alias:literal)*] [$($deprecated:literal)*] [$($default:expr)?]
+    })*]) => {{
+        #[allow(unused_mut, reason = "most tables accept nothing that has no effect")]
+        let mut options = ::std::vec![$($crate::OptionDoc::new::<$ty>(
+            $crate::OptionNames {
+                field: stringify!($field),
+                aliases: &[$($alias),*],
+                deprecated: &[$($deprecated),*],
+            },
+            &[$($help),*],
+            $crate::options!(@default $($default)?),
+        )),*];
+        $(options.extend($crate::OptionDoc::without_effect($accepted));)*
+        options
+    }};
+
+    (@default) => { ::std::option::Option::None };
+    (@default $default:expr) => { ::std::option::Option::Some($default) };
 }
 
 /// Declares an enum of words that an option may take.

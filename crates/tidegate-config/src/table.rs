@@ -35,10 +35,10 @@ pub type WithoutEffect = [(&'static str, &'static str)];
 impl OptionDoc {
     /// Used by [`options!`](crate::options).
     #[doc(hidden)]
-    pub fn new<T: Decode>(names: OptionNames, help: &[&str], default: Option<T>) -> Self {
+    pub fn new<T: Decode>(names: OptionNames, help: &[&str], default: Option<&T>) -> Self {
         let help: Vec<_> = help.iter().map(|line| line.trim()).collect();
         let mut type_help = T::type_help();
-        let inside = default.as_ref().and_then(|value| T::options_over(Some(value)));
+        let inside = default.and_then(T::options_inside);
         if let Some(options) = inside {
             type_help.accepts = YamlType::Table(options);
         }
@@ -47,7 +47,7 @@ impl OptionDoc {
             aliases: names.aliases,
             deprecated: names.deprecated,
             type_help,
-            default: default.map(|value| value.show()),
+            default: default.map(T::show),
             help: help.join(" ").trim().to_owned(),
             is_without_effect: false,
         }
@@ -186,11 +186,11 @@ impl<'a> Fields<'a> {
     }
 
     /// An option with a default, which null means as well.
-    pub fn optional<T: Decode>(&mut self, names: OptionNames, default: impl FnOnce() -> T) -> Option<T> {
+    pub fn optional<T: Decode>(&mut self, names: OptionNames, default: T) -> Option<T> {
         match self.find(names) {
             Some(node) if node.is_broken() => None,
-            Some(node) if T::TAKES_NULL || !node.is_null() => T::decode_over(node, self.cx, Some(default())),
-            _ => Some(default()),
+            Some(node) if T::TAKES_NULL || !node.is_null() => T::decode_over(node, self.cx, default),
+            _ => Some(default),
         }
     }
 

@@ -20,17 +20,19 @@ impl<T: Decode> Decode for Option<T> {
         Self::decode_over(node, cx, None)
     }
 
-    fn decode_over(node: &Node, cx: &mut Problems, default: Option<Self>) -> Option<Self> {
+    fn decode_over(node: &Node, cx: &mut Problems, default: Self) -> Option<Self> {
         if node.is_null() && !T::TAKES_NULL {
             return Some(None);
         }
-        T::decode_over(node, cx, default.flatten()).map(Some)
+        match default {
+            Some(default) => T::decode_over(node, cx, default),
+            None => T::decode(node, cx),
+        }
+        .map(Some)
     }
 
-    fn options_over(default: Option<&Self>) -> Option<Vec<OptionDoc>> {
-        // Without a default value, the options are those of the type.
-        let default = default.and_then(Option::as_ref)?;
-        T::options_over(Some(default))
+    fn options_inside(&self) -> Option<Vec<OptionDoc>> {
+        self.as_ref()?.options_inside()
     }
 
     fn type_help() -> TypeHelp {
@@ -46,15 +48,15 @@ impl<T: Decode> Decode for Box<T> {
     const TAKES_NULL: bool = T::TAKES_NULL;
 
     fn decode(node: &Node, cx: &mut Problems) -> Option<Self> {
-        Self::decode_over(node, cx, None)
+        T::decode(node, cx).map(Box::new)
     }
 
-    fn decode_over(node: &Node, cx: &mut Problems, default: Option<Self>) -> Option<Self> {
-        T::decode_over(node, cx, default.map(|default| *default)).map(Box::new)
+    fn decode_over(node: &Node, cx: &mut Problems, default: Self) -> Option<Self> {
+        T::decode_over(node, cx, *default).map(Box::new)
     }
 
-    fn options_over(default: Option<&Self>) -> Option<Vec<OptionDoc>> {
-        T::options_over(default.map(|default| &**default))
+    fn options_inside(&self) -> Option<Vec<OptionDoc>> {
+        T::options_inside(self)
     }
 
     fn type_help() -> TypeHelp {
