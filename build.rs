@@ -35,14 +35,15 @@ fn main() {
         .or_else(|| git(&["log", "-1", "--format=%ct"]));
     let date = seconds.and_then(|seconds| seconds.parse().ok()).map(date);
     let unknown = || "unknown".to_owned();
+    // Cargo gives these values to tests too. A test that runs cargo must not give it another `TIDEGATE_COMMIT` than before.
     println!(
-        "cargo::rustc-env=TIDEGATE_COMMIT={}",
+        "cargo::rustc-env=TIDEGATE_BUILT_COMMIT={}",
         commit.unwrap_or_else(unknown)
     );
-    println!("cargo::rustc-env=TIDEGATE_DATE={}", date.unwrap_or_else(unknown));
-    println!("cargo::rustc-env=TIDEGATE_FEATURES={}", features());
+    println!("cargo::rustc-env=TIDEGATE_BUILT_DATE={}", date.unwrap_or_else(unknown));
+    println!("cargo::rustc-env=TIDEGATE_BUILT_FEATURES={}", features());
     println!(
-        "cargo::rustc-env=TIDEGATE_RUSTC={}",
+        "cargo::rustc-env=TIDEGATE_BUILT_RUSTC={}",
         rustc().unwrap_or_else(unknown)
     );
 }
