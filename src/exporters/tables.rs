@@ -6,6 +6,7 @@ use std::sync::{Arc, Once};
 
 use parking_lot::Mutex;
 use tidegate_engine::{Data, Key, Limits, Outcome, Point, PointSample, Rule, Series, Session, Table};
+use tokio::sync::watch;
 
 use crate::batch::wire::{
     self,
@@ -22,7 +23,9 @@ pub(super) struct ExporterTables {
     /// The tables of earlier components.
     pub(super) live: Mutex<Vec<TableHandle>>,
     /// The owners of tables that it showed until the last change. They push their last snapshots.
-    pub(super) former: Mutex<Vec<Arc<str>>>,
+    former: Mutex<Vec<Arc<str>>>,
+    /// Whether it has the tables of earlier components. A reload starts an exporter before the components that it reads.
+    are_shown: watch::Sender<bool>,
 }
 
 /// The table of the exporter that a reload replaces, if its limits stay; else an empty one.
@@ -48,6 +51,27 @@ impl Exposes for ExporterTables {
 }
 
 impl ExporterTables {
+    /// Begins without the tables of earlier components.
+    pub(super) fn new(own: Arc<Table>) -> Self {
+        Self {
+            own,
+            live: Mutex::default(),
+            former: Mutex::default(),
+            are_shown: watch::Sender::new(false),
+        }
+    }
+
+    /// Whether it has the tables of earlier components: what it says without them would miss their series.
+    pub(super) fn are_shown(&self) -> bool {
+        *self.are_shown.borrow()
+    }
+
+    /// Waits for the tables of earlier components.
+    pub(super) async fn wait_until_shown(&self) {
+        // An error means that the sender is gone, but it lives as long as `self`.
+        let _ = self.are_shown.subscribe().wait_for(|are_shown| *are_shown).await;
+    }
+
     /// The tables that can be read now: the own one is the last.
     pub(super) fn all(&self) -> Vec<Arc<Table>> {
         self.live().into_iter().chain([self.own.clone()]).collect()
@@ -59,6 +83,7 @@ impl ExporterTables {
         }
         let former = std::mem::replace(&mut *self.live.lock(), handles);
         *self.former.lock() = former.iter().map(|handle| handle.owner().clone()).collect();
+        self.are_shown.send_replace(true);
     }
 
     /// Whether the batch only repeats a table that the exporter reads itself.

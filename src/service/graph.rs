@@ -68,16 +68,10 @@ impl Graph {
         builder.finish(duplicates.possible)
     }
 
-    /// Gives the exporters of these members their tables.
-    pub(super) fn show_tables(&self, of: impl Fn(&GraphMember) -> bool) {
+    /// Gives the exporters their tables.
+    pub(super) fn show_tables(&self) {
         for (exporter, handles) in &self.tables {
-            let is_meant = |member: &&GraphMember| match &member.instance {
-                Instance::Exporter(one) => Arc::ptr_eq(one, exporter),
-                _ => false,
-            };
-            if self.members.iter().find(is_meant).is_some_and(&of) {
-                exporter.show_tables(handles.clone());
-            }
+            exporter.show_tables(handles.clone());
         }
     }
 

@@ -40,7 +40,7 @@ impl Running {
         if let Some(bytes) = default_limit() {
             shared.memory.set_default_limit(bytes);
         }
-        graph.show_tables(|_| true);
+        graph.show_tables();
         let memory = shared.memory.clone();
         let mut running = Self {
             members: Vec::new(),
@@ -106,11 +106,12 @@ pub(super) async fn stop_all(members: &[GraphMember], shared: &Shared, deadline:
     members
         .iter()
         .for_each(|member| member.set_downstreams(DownstreamState::Leaving));
-    stop_each(members, shared, deadline, STOP_GRACE).await;
+    stop_each(members, deadline, STOP_GRACE).await;
+    members.iter().for_each(|member| member.withdraw_table(shared));
 }
 
-/// The same with another grace, and without a change of the downstreams.
-pub(super) async fn stop_each(members: &[GraphMember], shared: &Shared, deadline: Instant, grace: Duration) {
+/// The same with another grace, and without a change of the downstreams and of the list of tables.
+pub(super) async fn stop_each(members: &[GraphMember], deadline: Instant, grace: Duration) {
     for member in members.iter().rev() {
         tracing::debug!(component = %member.path, "stopping");
         // A component that overruns its deadline must not keep the others from draining.
@@ -121,7 +122,6 @@ pub(super) async fn stop_each(members: &[GraphMember], shared: &Shared, deadline
         {
             tracing::warn!(component = %member.path, "did not stop in time and was abandoned");
         }
-        member.withdraw_table(shared);
     }
 }
 

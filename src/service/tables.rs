@@ -106,7 +106,7 @@ service: {{pipelines: {pipelines}}}"
         let shared = Arc::new(Shared::default());
         let graph = Graph::build(&loaded.plan, &shared)
             .unwrap_or_else(|errors| panic!("{yaml} should build: {errors:?}"));
-        graph.show_tables(|_| true);
+        graph.show_tables();
         for member in &graph.members {
             member.publish_table(&shared);
         }

@@ -79,7 +79,9 @@ impl PageDriver {
                     Some(event) => self.take(event),
                     None => return tracing::error!(exporter = %self.base.id, "the engine of the cluster has ended"),
                 },
-                _ = ticks.tick() => self.update().await,
+                _ = ticks.tick() => if self.tables.are_shown() {
+                    self.update().await;
+                },
                 _ = stop.changed() => break,
             }
         }
@@ -247,11 +249,7 @@ mod tests {
         let settings = settings::<PartialsExporterConfig>("{cluster: cluster}");
         let config: Arc<PartialsExporterConfig> = settings.get();
         let own = Table::new("test", vec![Rule::newest()], Limits::default());
-        let tables = Arc::new(ExporterTables {
-            former: Mutex::default(),
-            own: Arc::new(own),
-            live: Mutex::default(),
-        });
+        let tables = Arc::new(ExporterTables::new(Arc::new(own)));
         let sender = PageSender::new(config.sender(&cluster, ProducerName::new("a").unwrap()));
         let engine = LocalEngine::new();
         let session = engine.open();

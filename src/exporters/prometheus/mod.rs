@@ -33,7 +33,6 @@ use crate::prom::catalog::{Senders, View};
 use async_trait::async_trait;
 use config::PrometheusExporterConfig;
 use page::Pages;
-use parking_lot::Mutex;
 use server::Scrapes;
 use tidegate_engine::{Overflow, Stats, Table};
 
@@ -105,11 +104,7 @@ impl Prometheus {
         replaced: Option<Arc<Table>>,
     ) -> Self {
         let own = own_table(&base, config.limits(), replaced);
-        let views = Arc::new(ExporterTables {
-            own,
-            live: Mutex::default(),
-            former: Mutex::default(),
-        });
+        let views = Arc::new(ExporterTables::new(own));
         let style = config.style(Escaping::default());
         View::of(&base.shared).expose(base.id.clone(), style, views.clone());
         Self {

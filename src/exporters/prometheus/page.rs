@@ -192,6 +192,11 @@ impl Pages {
         pages.next().await
     }
 
+    /// Waits until pages have all series. While a reload runs, the page listens before the components that it reads have started.
+    pub(super) async fn wait_until_complete(&self) {
+        self.views.wait_until_shown().await;
+    }
+
     /// Bytes of all contents that are there: the newest, and those that some scraper has not read yet.
     pub(super) fn unread_bytes(&self) -> usize {
         self.unread.load(Relaxed)

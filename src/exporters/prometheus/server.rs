@@ -103,6 +103,7 @@ impl Scrapes {
         if let Some(why) = health.unready() {
             return pages::busy(&why);
         }
+        self.pages.wait_until_complete().await;
         let agreed = Agreed::on(&joined(headers, ACCEPT), self.with_openmetrics);
         let coding = accept::coding(&joined(headers, ACCEPT_ENCODING), &CODINGS);
         let unrendered = || failed("the scrape could not be rendered\n");
@@ -201,7 +202,6 @@ fn failed(why: &str) -> Answer {
 mod tests {
     use std::time::Duration;
 
-    use parking_lot::Mutex;
     use tidegate_engine::{Attributes, Data, Limits, Rule, Table, Value};
 
     use super::*;
@@ -237,11 +237,9 @@ mod tests {
     }
 
     fn views_of(table: Table) -> ExporterTables {
-        ExporterTables {
-            former: Mutex::default(),
-            own: Arc::new(table),
-            live: Mutex::default(),
-        }
+        let views = ExporterTables::new(Arc::new(table));
+        views.show(Vec::new());
+        views
     }
 
     fn scrapes_of(views: Arc<ExporterTables>, shared: &Arc<Shared>) -> Scrapes {

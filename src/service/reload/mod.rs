@@ -8,7 +8,8 @@
 //! 2. Start those that may run beside the old ones. New receivers start with closed downstreams.
 //! 3. Hold pushes for a moment; stop the members that must end before new ones begin (a queue on disk, a listener, a receiver
 //!    whose port goes to an exporter), and before them all old members that push into them; start the new ones.
-//! 4. Lead all downstreams to the new graph at one moment, and show the tables of the new members.
+//! 4. Lead all downstreams to the new graph at one moment, and show the tables of the new members. Until then, the tables of
+//!    stopped members stay visible, and new pages make their readers wait.
 //! 5. Stop the receivers that are replaced or removed, and start their successors.
 //! 6. When the last push into the old graph has ended, stop its members. They hand on what they hold.
 //!
@@ -168,9 +169,6 @@ impl Running {
             ..Changes::between(&running, &graph)
         };
         let change = Change::of(graph, (&self.members, edges), &self.leaving, clashes);
-        change
-            .graph
-            .show_tables(|member| running.iter().all(|other| !other.is(member)));
         self.start_early(&change).await?;
         self.hand_over(&change).await?;
         self.commit(&change);
@@ -193,7 +191,7 @@ impl Running {
 
     /// Stops new members that no push has reached. Their downstreams stay closed.
     async fn stop_new(&self, members: &[GraphMember]) {
-        stop_each(members, &self.shared, Instant::now() + HANDOVER, CLOSE).await;
+        stop_each(members, Instant::now() + HANDOVER, CLOSE).await;
     }
 
     /// Step 3. Pushes are held after it, until the commit.
@@ -244,32 +242,35 @@ impl Running {
             .cloned()
             .partition(|member| member.class == Class::Receiver);
         if !receivers.is_empty() {
-            stop_each(&receivers, &self.shared, Instant::now() + HANDOVER, CLOSE).await;
+            stop_each(&receivers, Instant::now() + HANDOVER, CLOSE).await;
             let pushed = self.shared.wiring.pause();
             if !Wiring::ended(&pushed, Instant::now() + HANDOVER).await {
                 tracing::warn!("pushes of receivers that stop did not end in time");
                 self.past.push(pushed);
             }
         }
-        stop_each(&others, &self.shared, Instant::now() + HANDOVER, CLOSE).await;
+        stop_each(&others, Instant::now() + HANDOVER, CLOSE).await;
     }
 
     /// Step 4.
     fn commit(&mut self, change: &Change) {
         let shared = self.shared.clone();
-        let old = change.rest.iter().chain(&change.receivers);
+        let old = change.rest.iter().chain(&change.receivers).chain(&self.stopped);
         let old: Vec<_> = old.filter_map(|member| member.table.clone()).collect();
         let new = [&change.early, &change.late, &change.revived]
             .into_iter()
             .flatten();
         let new: Vec<_> = new.filter_map(|member| member.table.clone()).collect();
-        new.iter().for_each(TableHandle::open);
-        change.graph.show_tables(|_| true);
         let tables =
             |handles: &[TableHandle]| -> Vec<_> { handles.iter().filter_map(TableHandle::table).collect() };
-        shared.tables.replace(&tables(&old), &tables(&new));
-        // A new instance may have the table of the old one, whose stop must not withdraw it.
-        old.iter().for_each(TableHandle::close);
+        // At one moment: a query sees the old tables or the new ones.
+        shared.tables.replace(&tables(&old), || {
+            new.iter().for_each(TableHandle::open);
+            change.graph.show_tables();
+            // A new instance may have the table of the old one, whose stop must not withdraw it.
+            old.iter().for_each(TableHandle::close);
+            tables(&new)
+        });
         change.graph.connect(shared.wiring.next_number());
         self.past.push(shared.wiring.advance());
         shared.wiring.resume();
@@ -316,7 +317,10 @@ impl Running {
     /// Step 6. `drain` limits it.
     pub async fn finish(&mut self, drain: Duration) {
         let deadline = Instant::now() + drain;
-        self.stopped.clear();
+        // After a failed return to the old plan, their tables are still visible.
+        for member in self.stopped.drain(..) {
+            member.withdraw_table(&self.shared);
+        }
         let mut have_ended = true;
         for generation in self.past.drain(..) {
             have_ended &= Wiring::ended(&generation, deadline).await;

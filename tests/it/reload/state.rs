@@ -74,29 +74,37 @@ fn a_queue_follows_the_mended_address_of_its_vendor() {
     }
 }
 
+/// The rule of the aggregate.
+const HITS_RULE: &str = "{match: {name: hits}, instrument: counter, by: []}";
+
+/// A configuration with one more rule, for the newest number.
+fn with_newest(config: &str) -> String {
+    let more = format!("{HITS_RULE}, {{match: {{name: n}}, name: newest, instrument: gauge, by: []}}");
+    let changed = config.replace(HITS_RULE, &more);
+    assert_ne!(changed, config);
+    changed
+}
+
+/// A configuration whose aggregate keeps its state on disk.
+fn with_durable_totals(config: &str) -> String {
+    with_storage(&config.replace("  aggregate:\n", "  aggregate:\n    storage: file_storage\n"))
+}
+
 /// A change of the rules keeps the totals of the rules that stay, with `storage` and without.
 #[test]
 fn totals_of_unchanged_rules_survive_a_change_of_others() {
-    let hits_rule = "{match: {name: hits}, instrument: counter, by: []}";
     for storage in [false, true] {
         let (ports, sink) = (ports(), OtlpSink::start());
-        let of = |rules: &str| {
-            let option = if storage {
-                "    storage: file_storage\n"
-            } else {
-                ""
-            };
-            let config = config(ports, &sink.endpoint(), BASE).replace(
-                &format!("    rules: [{hits_rule}]\n"),
-                &format!("    rules: [{rules}]\n{option}"),
-            );
-            if storage { with_storage(&config) } else { config }
+        let plain = config(ports, &sink.endpoint(), BASE);
+        let base = if storage {
+            with_durable_totals(&plain)
+        } else {
+            plain
         };
-        let live = Live::start(ports.admin, &of(hits_rule));
+        let live = Live::start(ports.admin, &base);
         let mut sender = Sender::connect(ports.input);
         sender.send().expect("an answer");
-        let more = format!("{hits_rule}, {{match: {{name: n}}, name: newest, instrument: gauge, by: []}}");
-        let lines = live.applies(&of(&more));
+        let lines = live.applies(&with_newest(&base));
         assert_eq!(lines, ["rebuilt processors::aggregate@metrics/page"]);
         assert_eq!(hits(ports.page), Some(sender.sent), "storage: {storage}");
         sender.send().expect("an answer");
@@ -105,6 +113,58 @@ fn totals_of_unchanged_rules_survive_a_change_of_others() {
         });
         let newest = http::get(ports.page, "/metrics").expect("a page").text();
         assert!(newest.lines().any(|line| line.starts_with("newest ")), "{newest}");
+        live.gateway.stop();
+    }
+}
+
+/// The reload starts a page before the aggregate whose table it shows. Readers never miss or double the totals meanwhile.
+#[test]
+fn pages_and_queries_keep_the_totals_while_their_components_are_replaced() {
+    for storage in [false, true] {
+        let (ports, sink) = (ports(), OtlpSink::start());
+        let of = |page| {
+            let plain = config(ports, &sink.endpoint(), Variant { page, ..BASE });
+            if storage {
+                with_durable_totals(&plain)
+            } else {
+                plain
+            }
+        };
+        let live = Live::start(ports.admin, &of(""));
+        let mut sender = Sender::connect(ports.input);
+        sender.send().expect("an answer");
+        let (sent, over) = (sender.sent, Arc::new(AtomicBool::new(false)));
+        let until_over = |read: fn(Ports, u64)| {
+            let over = over.clone();
+            thread::spawn(move || {
+                while !over.load(SeqCst) {
+                    read(ports, sent);
+                }
+            })
+        };
+        let pages = until_over(|ports, sent| {
+            if let Some(now) = hits(ports.page) {
+                assert_eq!(now, sent);
+            }
+        });
+        let queries = until_over(|ports, sent| {
+            let answer = http::get(ports.admin, "/api/v1/query?query=sum(hits_total)");
+            let answer = answer.expect("an answer").json();
+            let value = &answer["data"]["result"][0]["value"][1];
+            assert_eq!(*value, sent.to_string(), "{answer}");
+        });
+        for _ in 0..3 {
+            let lines = live.applies(&with_newest(&of("const_labels: {cluster: a}")));
+            let expected = [
+                "rebuilt exporters::prometheus",
+                "rebuilt processors::aggregate@metrics/page",
+            ];
+            assert_eq!(lines, expected);
+            live.applies(&of(""));
+        }
+        over.store(true, SeqCst);
+        pages.join().expect("pages with the totals");
+        queries.join().expect("queries with the totals");
         live.gateway.stop();
     }
 }

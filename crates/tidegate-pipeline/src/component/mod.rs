@@ -124,7 +124,8 @@ pub trait Processor: Lifecycle + Consumer {
 pub trait Exporter: Lifecycle + Consumer {
     /// Gives it the tables of all components whose pushes reach it unedited, instead of those given before. It may read
     /// these tables, and ignore the batches with their owners in `Batch::snapshot_of`. The service calls this before the
-    /// start, and at a reload.
+    /// start of the gateway. At a reload, it calls it when all components of the new graph run, also for an exporter that has
+    /// started before.
     fn show_tables(&self, _tables: Vec<TableHandle>) {}
 
     /// The table of its own, with data that it can't get again. The instance that replaces it may go on with this table.

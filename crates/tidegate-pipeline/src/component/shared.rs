@@ -369,22 +369,25 @@ impl<T> Registry<T> {
         }
     }
 
-    /// Removes some items and adds others at one moment. An item that is in both lists stays.
-    pub fn replace(&self, old: &[Arc<T>], new: &[Arc<T>]) {
+    /// Removes some items and adds those of `change` at one moment. An item that is in both lists stays. `change` may change
+    /// what readers in [`Self::inspect`] see beside the list. It must not use the list.
+    pub fn replace(&self, old: &[Arc<T>], change: impl FnOnce() -> Vec<Arc<T>>) {
         let mut items = self.lock();
+        let new = change();
         let among = |list: &[Arc<T>], item: &Arc<T>| list.iter().any(|other| Arc::ptr_eq(other, item));
-        items.retain(|item| !among(old, item) || among(new, item));
-        let added = new
-            .iter()
-            .filter(|item| !among(&items, item))
-            .cloned()
-            .collect::<Vec<_>>();
+        items.retain(|item| !among(old, item) || among(&new, item));
+        let added: Vec<_> = new.into_iter().filter(|item| !among(&items, item)).collect();
         items.extend(added);
     }
 
     /// Removes an item that its owner no longer needs.
     pub fn remove(&self, item: &Arc<T>) {
         self.lock().retain(|other| !Arc::ptr_eq(other, item));
+    }
+
+    /// Reads the items while they can't change.
+    pub fn inspect<R>(&self, read: impl FnOnce(&[Arc<T>]) -> R) -> R {
+        read(&self.lock())
     }
 
     /// All current items.

@@ -226,6 +226,11 @@ impl View {
 
     /// All tables, each once, with the style that names their series.
     pub fn named_tables(&self) -> Vec<NamedTable> {
+        // A reload changes this list and the tables of the exporters at one moment.
+        self.tables.inspect(|listed| self.named(listed))
+    }
+
+    fn named(&self, listed: &[Arc<Table>]) -> Vec<NamedTable> {
         let expositions = self.expositions.lock();
         let mut in_order: Vec<&Exposition> = expositions.iter().collect();
         // Stable: the others keep their order.
@@ -241,8 +246,8 @@ impl View {
             copied.push(Arc::downgrade(own));
         }
         drop(expositions);
-        for table in self.tables.list() {
-            show(&mut all, table, &self.plain, Vec::new());
+        for table in listed {
+            show(&mut all, table.clone(), &self.plain, Vec::new());
         }
         all
     }

@@ -33,11 +33,7 @@ async fn an_unchanged_page_is_compressed_once() {
 
 fn pages() -> Pages {
     let own = Table::new("test", vec![Rule::newest()], Limits::default());
-    let views = ExporterTables {
-        former: Mutex::default(),
-        own: Arc::new(own),
-        live: Mutex::default(),
-    };
+    let views = ExporterTables::new(Arc::new(own));
     let config = settings::<PrometheusExporterConfig>("{endpoint: '127.0.0.1:0'}").get();
     Pages::new(config, Arc::new(views), "prometheus".into(), Arc::default())
 }

@@ -28,6 +28,13 @@ struct Rig {
 
 impl Rig {
     async fn start(more: &str) -> Self {
+        let rig = Self::listen(more).await;
+        rig.exporter.show_tables(Vec::new());
+        rig
+    }
+
+    /// An exporter that listens, and has no tables of earlier components yet.
+    async fn listen(more: &str) -> Self {
         let settings = settings::<PrometheusExporterConfig>(&format!("{{endpoint: '127.0.0.1:0', {more}}}"));
         let ledger = Arc::new(Ledger::default());
         let base = context("exporters", "prometheus");

@@ -37,6 +37,20 @@ async fn a_live_table_is_read_at_each_scrape_and_goes_with_its_processor() {
 }
 
 #[tokio::test]
+async fn a_scrape_waits_until_the_page_has_the_tables_of_the_graph() {
+    let rig = Rig::listen("").await;
+    let table = live_table("processors::aggregate@metrics", 3);
+    let handle = TableHandle::new(&table);
+    handle.open();
+    let mut scrape = std::pin::pin!(rig.scrape());
+    let early = tokio::time::timeout(Duration::from_millis(100), &mut scrape).await;
+    assert_eq!(early.ok(), None, "the answer misses the series of the table");
+    rig.exporter.show_tables(vec![handle]);
+    assert!(scrape.await.contains("hits_total{user=\"a\"} 3\n"));
+    rig.stop().await;
+}
+
+#[tokio::test]
 async fn a_table_is_shown_once_it_is_open_and_its_snapshots_are_not_kept() {
     let rig = Rig::start("").await;
     let table = live_table("processors::aggregate@metrics", 3);
