@@ -301,7 +301,10 @@ impl Api {
         let page = match page {
             Ok(page) if page.len() <= MAX_BYTES => page,
             Ok(_) => failed("too_large", "the page is too large for a stream"),
-            Err(_) => failed("internal", "a bug: see the log"),
+            Err(_) => failed(
+                "internal",
+                "this topic failed because of a bug: report it with the log of the gateway",
+            ),
         };
         Event::named(topic, &page)
     }
