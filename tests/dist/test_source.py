@@ -17,7 +17,7 @@ def build_script(tmp_path: Path) -> Path:
 
 
 def values(program: Path, source: Path, **variables: str) -> dict[str, str]:
-    """What the build script says of a source in a directory that is no repository."""
+    """What the build script says of a source in a directory that is not a repository."""
     environment = {"PATH": os.environ["PATH"], "PROFILE": "release", "GIT_CEILING_DIRECTORIES": str(source.parent)}
     said = kit.output(program, cwd=source, env=environment | variables)
     return dict(re.findall(r"^cargo::rustc-env=TIDEGATE_(\w+)=(.*)$", said, re.MULTILINE))
