@@ -102,7 +102,7 @@ def first_decision() -> str:
 
 
 def adapted(line: str, target: Callable[[str], str]) -> str:
-    """The line with the files of its links replaced. `calls[0](1)` in code is no link, but the text of a link may be code."""
+    """The line with the files of its links replaced. `a[0](1)` in code is not a link, but the text of a link may be code."""
 
     def one(link: re.Match[str]) -> str:
         is_code = line[: link.start()].count("`") % 2 == 1

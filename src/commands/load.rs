@@ -175,12 +175,12 @@ impl Checked {
 }
 
 impl Loaded {
-    /// What its components listen on. It looks the addresses of host names up.
+    /// What its components listen on.
     pub(super) fn listening(&self) -> Listening {
         validate::listening(&self.document, &self.plan)
     }
 
-    /// The addresses and sockets that this machine can't give it now. Call this before anything listens.
+    /// The addresses and sockets that this machine can't give it now. Those that the gateway itself holds are among them.
     pub(super) fn unavailable_listeners(&self) -> Problems {
         let mut problems = self.problems.without_findings();
         validate::check_listeners(&self.document, &self.plan, &mut problems);

@@ -7,11 +7,10 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use super::load::{self, ConfigArgs, Loaded};
-use super::validate::Listening;
 use crate::component::Shared;
 use crate::component::reloads::{NotReloaded, ReloadResult};
+use crate::service::Running;
 use crate::service::reload::{Changes, ReloadError};
-use crate::service::{Plan, Running};
 use crate::telemetry::Telemetry;
 
 /// The interval at which `--watch-config` reads the files.
@@ -21,19 +20,18 @@ const LOOK: Duration = Duration::from_secs(1);
 const LONG_WAIT: Duration = Duration::from_secs(5);
 
 /// What a reload needs: the source of the configuration, and what runs.
-pub(super) struct Reloader {
+pub(super) struct Reloader<'a> {
     /// `None`: the configuration has no source that can be read again.
     pub(super) args: Option<ConfigArgs>,
-    pub(super) plan: Plan,
-    /// What the components of the plan listen on.
-    pub(super) listening: Listening,
+    /// The configuration that runs.
+    pub(super) loaded: &'a mut Loaded,
     pub(super) shared: Arc<Shared>,
 }
 
-impl Reloader {
+impl Reloader<'_> {
     /// The time limit of a stop, by the configuration that runs.
     pub(super) fn drain(&self) -> Duration {
-        self.plan.drain_timeout
+        self.loaded.plan.drain_timeout
     }
 
     /// Reads the configuration again and applies the difference. Answers all that asked for it.
@@ -41,15 +39,16 @@ impl Reloader {
         let mut answers = self.shared.reloads.take();
         let Some(args) = self.args.clone() else { return };
         tracing::info!(cause, "reading the configuration again");
+        let listening = self.loaded.listening();
         let check = move || -> Result<_, String> {
             let loaded = load::check(&args).into_loaded()?;
-            let listening = loaded.listening();
-            Ok((loaded, listening))
+            let clashes = listening.clashes(&loaded.listening());
+            Ok((loaded, clashes))
         };
         let checked = tokio::task::spawn_blocking(check).await;
         let loaded = checked.unwrap_or_else(|error| Err(format!("reading the configuration: {error}")));
         let applied = match loaded {
-            Ok((loaded, listening)) => self.apply(loaded, listening, running).await,
+            Ok((loaded, clashes)) => self.apply(loaded, &clashes, running).await,
             Err(problems) => Err(problems),
         };
         telemetry.set_graph(running.metrics().clone());
@@ -113,11 +112,10 @@ impl Reloader {
     async fn apply(
         &mut self,
         mut loaded: Loaded,
-        listening: Listening,
+        clashes: &[[String; 2]],
         running: &mut Running,
     ) -> Result<Changes, String> {
-        let clashes = self.listening.clashes(&listening);
-        let applied = running.reload(&self.plan, &loaded.plan, &clashes).await;
+        let applied = running.reload(&self.loaded.plan, &loaded.plan, clashes).await;
         let mut changes = applied.map_err(|error| match error {
             ReloadError::Build(errors) => loaded.build_failed_text(errors),
             error => error.to_string(),
@@ -128,8 +126,7 @@ impl Reloader {
         let overview = &self.shared.overview;
         let built = overview.get().map_or_else(SystemTime::now, |last| last.built);
         overview.set(loaded.plan.overview(config, running.metrics().clone(), built));
-        self.plan = loaded.plan;
-        self.listening = listening;
+        *self.loaded = loaded;
         Ok(changes)
     }
 }

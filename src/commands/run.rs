@@ -11,7 +11,7 @@ use super::Failure;
 use super::load::{self, ConfigArgs, Loaded};
 use super::reload::{self, Reloader};
 use crate::built::{COMMIT, DATE, VERSION};
-use crate::component::{ComponentError, Shared};
+use crate::component::Shared;
 use crate::config::{ComponentId, Problem, Problems, Severity};
 use crate::net::descriptors;
 use crate::service::{Graph, Plan, Running};
@@ -77,7 +77,7 @@ pub fn run(args: &RunArgs) -> Result<(), Failure> {
             }
             signals.stop().await;
         };
-        let served = serve(loaded, Some(args.config.clone()), shared, until).await;
+        let served = serve(&mut loaded, Some(args.config.clone()), shared, until).await;
         if let Some(watching) = watching {
             watching.abort();
         }
@@ -85,7 +85,7 @@ pub fn run(args: &RunArgs) -> Result<(), Failure> {
     });
     // Everything has stopped. A call that still hangs, of a file on a dead mount say, does not keep the process alive.
     runtime.shutdown_timeout(LAST_CALLS);
-    served
+    served.inspect_err(|failure| print_unavailable(&loaded, failure))
 }
 
 /// The runtime of a gateway.
@@ -102,12 +102,12 @@ pub fn runtime() -> Result<tokio::runtime::Runtime, Failure> {
 }
 
 /// Builds and starts what was loaded, waits for `until`, drains and stops. With `source`, requests for a reload read the
-/// configuration from there.
+/// configuration from there; `loaded` is always the one that runs.
 ///
 /// # Errors
 /// A component or own telemetry can't be built or started, or the system refuses a signal handler.
 pub async fn serve(
-    mut loaded: Loaded,
+    loaded: &mut Loaded,
     source: Option<ConfigArgs>,
     shared: Arc<Shared>,
     until: impl AsyncFnOnce(&mut Signals),
@@ -137,19 +137,12 @@ pub async fn serve(
     let config = std::mem::take(&mut loaded.shown);
     let overview = loaded.plan.overview(config, metrics.clone(), SystemTime::now());
     shared.overview.set(overview);
-    // Before anything listens: a start ends at the first address that is taken, and its user wants to know of all.
-    let unavailable = loaded.unavailable_listeners();
-    let failed = |error| start_failed(error, &unavailable);
-    let telemetry = telemetry.start(&loaded.plan.telemetry, metrics, &shared);
-    let telemetry = telemetry.await.map_err(failed)?;
+    let telemetry = telemetry.start(&loaded.plan.telemetry, metrics, &shared).await?;
     loaded.log_warnings();
-    let listening = loaded.listening();
-    let running = Running::start(graph, shared.clone(), drain).await;
-    let mut running = running.map_err(failed)?;
+    let mut running = Running::start(graph, shared.clone(), drain).await?;
     let mut reloader = Reloader {
         args: source,
-        listening,
-        plan: loaded.plan,
+        loaded,
         shared: shared.clone(),
     };
     reload::record(true, SystemTime::now());
@@ -173,12 +166,16 @@ pub async fn serve(
     Ok(())
 }
 
-/// Prints the addresses and sockets that are not available, unless the error names the only one.
-fn start_failed(error: ComponentError, unavailable: &Problems) -> ComponentError {
-    if has_more_errors(unavailable, &error.component) {
+/// Prints all addresses and sockets that are not available, unless the error of the start names the only one. A start ends
+/// at the first one. Call this after [`serve`], when the runtime has closed the sockets of the gateway.
+pub(super) fn print_unavailable(loaded: &Loaded, failure: &Failure) {
+    let Failure::Component(error) = failure else {
+        return;
+    };
+    let unavailable = loaded.unavailable_listeners();
+    if has_more_errors(&unavailable, &error.component) {
         eprint!("{unavailable}");
     }
-    error
 }
 
 /// Whether there are errors beyond one of this component.
@@ -198,7 +195,7 @@ fn has_more_errors(unavailable: &Problems, component: &str) -> bool {
 /// Answers requests for reloads until `until` is over, and says when that was. A reload is never broken off.
 async fn run_until(
     until: impl Future<Output = ()>,
-    reloader: &mut Reloader,
+    reloader: &mut Reloader<'_>,
     running: &mut Running,
     telemetry: &Telemetry,
 ) -> Instant {

@@ -165,7 +165,7 @@ impl Plan {
                 [] => "leave it out: queries name all series by the defaults of `prometheus`".to_owned(),
                 shows => format!("valid values: {}", shows.join(", ")),
             };
-            let message = format!("{} is no `prometheus` exporter of a pipeline", node.shown());
+            let message = format!("{} is not a `prometheus` exporter of a pipeline", node.shown());
             cx.at(node).help(help).error(message);
         }
     }

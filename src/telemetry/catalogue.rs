@@ -182,7 +182,7 @@ pub(super) const CATALOGUE: &[Described] = metrics_table! {
     Normal Counter "tidegate_nixl_ring_suspected_loss_total" ["{look}"] "Looks that found a ring full: the agent may have dropped events.";
     Normal Counter "tidegate_nixl_ring_resets_total" ["{reset}"] "Resets of a ring, by reason.";
     Normal Counter "tidegate_nixl_ring_lost_events_total" ["{event}"] "Events lost before the gateway could read them, by reason.";
-    Normal Counter "tidegate_nixl_ring_rejected_events_total" ["{event}"] "Events of a ring that could not be read, or that the pipelines refuse for good.";
+    Normal Counter "tidegate_nixl_ring_rejected_events_total" ["{event}"] "Events of a ring that could not be read, or that the pipelines refuse permanently.";
     Normal Counter "tidegate_nixl_ring_errors_total" ["{error}"] "Errors while a ring was read, by reason.";
     Normal Gauge "tidegate_nixl_unread_files" ["{file}"] "Ring files that can't be opened now.";
     Normal Counter "tidegate_nixl_rejected_files_total" ["{file}"] "Ring files that could not be opened, by reason.";

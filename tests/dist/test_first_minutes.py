@@ -155,7 +155,7 @@ def test_the_deb(tmp_path: Path, first_number: Measured) -> None:
     (expected,) = kit.blocks("docs/install.md", "text", "## The first number of the service")
     simulation, wait, query = simulate.splitlines()
     assert simulation.endswith(" &") and wait.startswith("sleep ")
-    # dpkg is what apt installs with. The next lines are the work of systemd and of whoever starts a container.
+    # dpkg is what apt installs with. The next lines are the work of systemd and of the user that starts a container.
     script = f"""
         dpkg --install tidegate.deb >&2
         echo 127.0.0.1 localhost > /etc/hosts

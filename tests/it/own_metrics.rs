@@ -94,7 +94,7 @@ fn batch_sizes_are_equal_on_the_page_in_the_push_and_at_the_peer() {
     );
     let batch = "send_batch_size: 100, send_batch_max_size: 100, timeout: 300ms";
     let gateway = Gateway::start(&config(receiver, batch, &exporter, own, push.port()));
-    // 600 records fill six requests, and 10 wait in vain for more.
+    // 600 records fill six requests, and 10 wait for more that do not come.
     let mut sent_bytes: usize = (0..10).map(|_| send(receiver, 60, "a")).sum();
     data.wait_until("full requests", |data| data.logs().len() == 6);
     sent_bytes += send(receiver, 10, "a");

@@ -10,7 +10,7 @@ use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::thread;
 use std::time::Duration;
 
-/// Downloads fail now and then: three tries, a little apart, and then it's no accident.
+/// Downloads fail now and then: three tries, a little apart, and then it is not chance.
 const ATTEMPTS: u32 = 3;
 pub(crate) const PAUSE: Duration = Duration::from_secs(3);
 

@@ -32,7 +32,7 @@ const ZEROS: [&str; 5] = [
 const LOSSES: &str = "tidegate_cluster_losses_total";
 const RESTORED: &str = "tidegate_cluster_restored_records_total";
 
-/// The reasons that are no errors. Pages of ended runs are not merged, and a replica that starts reads many of them. A fold
+/// The reasons that are not errors. Pages of ended runs are not merged, and a replica that starts reads many of them. A fold
 /// fails while the store is not available, and is repeated.
 const EXPECTED: [&str; 3] = [
     "reason=\"lease_ended\"",

@@ -755,7 +755,7 @@ uint32_t tg_abi_version(void);
 // The version of the library that runs, such as "0.1.0".
 const char *tg_version(void);
 
-// How often this process used an instrument in a way that has no meaning: a counter that would fall, a value that is no
+// How often this process used an instrument in a way that has no meaning: a counter that would fall, a value that is not a
 // number. Each time nothing was recorded.
 uint64_t tg_misused(void);
 

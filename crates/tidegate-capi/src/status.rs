@@ -241,7 +241,7 @@ pub extern "C" fn tg_version() -> *const c_char {
     VERSION.as_ptr().cast()
 }
 
-/// How often this process used an instrument in a way that has no meaning: a counter that would fall, a value that is no
+/// How often this process used an instrument in a way that has no meaning: a counter that would fall, a value that is not a
 /// number. Each time nothing was recorded.
 #[unsafe(no_mangle)]
 pub extern "C" fn tg_misused() -> u64 {

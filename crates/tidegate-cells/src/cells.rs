@@ -207,7 +207,7 @@ impl<A> FloatCell<A> {
         self.add_checked(by);
     }
 
-    /// Adds as `prometheus_client` does: +Inf makes a counter +Inf for good. Less than zero and NaN are not added to a
+    /// Adds as `prometheus_client` does: +Inf makes a counter +Inf from then on. Less than zero and NaN are not added to a
     /// counter but counted as invalid.
     #[inline]
     pub fn add_or_saturate(&self, by: f64) {

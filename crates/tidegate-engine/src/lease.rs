@@ -57,12 +57,12 @@ impl Lease {
         self.lost_at.load(Relaxed)
     }
 
-    /// Whether the source is gone for good.
+    /// Whether the source is gone permanently.
     pub fn is_ended(&self) -> bool {
         self.ended.load(Relaxed)
     }
 
-    /// Whether the source is neither gone for good nor overdue.
+    /// Whether the source is neither gone permanently nor overdue.
     pub fn is_alive(&self, now: UnixNanos) -> bool {
         !self.is_ended() && now.saturating_sub(self.touched()) <= self.term_ns
     }

@@ -93,7 +93,7 @@ pub enum KafkaError {
     #[error("`brokers`: `{0}` is not a host and a port, such as `kafka:9092`")]
     Broker(String),
     /// An address contains credentials, which logs would show.
-    #[error("`brokers`: an address has a user or a password: use `sasl`")]
+    #[error("`brokers`: an address must not contain a user or a password: use `sasl`")]
     BrokerCredentials,
     /// A partition needs a copy.
     #[error("`replication_factor` is 0: set it to 1 or more, or omit it")]

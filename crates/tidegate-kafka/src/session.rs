@@ -294,7 +294,7 @@ mod tests {
         assert_eq!(events.recv().await, Some(StoreEvent::Connected));
         assert!(pass_on(None, &known, &sender).await);
         assert_eq!(*calls.borrow(), None);
-        assert!(events.try_recv().is_err(), "a loss is no new connection");
+        assert!(events.try_recv().is_err(), "a loss is not a new connection");
         drop(events);
         assert!(!pass_on(Some(2), &known, &sender).await);
     }

@@ -130,7 +130,7 @@ impl Lines {
 /// Why a page is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum PageError {
-    /// The bytes are no page of a list.
+    /// The bytes are not a page of a list.
     #[error("the answer is not a list of objects")]
     Malformed,
     /// Its head is too large.
@@ -181,7 +181,7 @@ impl PageReader {
     /// Gives the objects that end in `chunk` to `each`.
     ///
     /// # Errors
-    /// The bytes are no page.
+    /// The bytes are not a page.
     pub(crate) fn feed(&mut self, chunk: &[u8], mut each: impl FnMut(Piece<'_>)) -> Result<(), PageError> {
         let mut from = 0;
         for (at, &byte) in chunk.iter().enumerate() {

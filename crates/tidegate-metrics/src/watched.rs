@@ -111,7 +111,7 @@ pub(crate) struct FamilyWatch {
 
 impl FamilyWatch {
     /// Starts or ends a watch of all series. A series that is made during a watch keeps its extremes from its first
-    /// value on, for good.
+    /// value on, also after the watch.
     pub(crate) fn expect(&self, is_watched: bool) {
         if is_watched {
             self.watchers.fetch_add(1, Relaxed)

@@ -60,7 +60,7 @@ pub enum NatsError {
     #[error("`servers`: `{0}` is not a URL such as `nats://nats:4222`")]
     Server(String),
     /// A URL contains credentials, which logs would show.
-    #[error("`servers`: a URL has a user or a password: use `username` and `password`")]
+    #[error("`servers`: a URL must not contain a user or a password: use `username` and `password`")]
     ServerCredentials,
     /// There are several credentials.
     #[error("set only one of `credentials_file`, `username`, `token` and `nkey`")]

@@ -17,8 +17,7 @@ use crate::stream::subject_prefix;
 /// The same problem is logged this often at most.
 const LOG_INTERVAL: Duration = Duration::from_mins(1);
 
-/// So many connections in a row without a read that became current are no accident: the client may not be able to read a
-/// message.
+/// After so many connections in a row without a read that became current, the client may not be able to read a message.
 const MAX_FAILED: u32 = 3;
 
 /// The connections in a row in which reads failed before one of them was current.

@@ -227,7 +227,7 @@ impl RawHeader {
     fn layout(&self, file_size: u64) -> Result<Layout, Reject> {
         match self.version {
             // A capacity that is not a power of two makes NIXL throw after it wrote the header: that file stays at
-            // version 0 for good.
+            // version 0 forever.
             0 if self.capacity != 0 && !self.capacity.is_power_of_two() => Err(Reject::BadCapacity {
                 capacity: self.capacity,
             }),

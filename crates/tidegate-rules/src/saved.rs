@@ -20,7 +20,7 @@ const VERSION: u8 = 1;
 /// Stands for no time.
 const NEVER: Millis = Millis::MIN;
 
-/// The reason why bytes are no alerts.
+/// The reason why bytes are not alerts.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum StateError {
     /// There are too many bytes.

@@ -49,7 +49,7 @@ pub(super) enum BadTarget {
     #[error("no address")]
     NoAddress,
     /// The address has credentials, which the message does not repeat.
-    #[error("an address with credentials in it; use `basic_auth`")]
+    #[error("an address must not contain credentials: use `basic_auth`")]
     Credentials,
     /// The address is a URL.
     #[error("{0:?} is not a valid hostname")]

@@ -50,29 +50,17 @@ pub struct Append {
 pub struct Done(pub Box<dyn FnOnce(Result<(), NotKept>) + Send>);
 
 /// The reason why appended data is not kept.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NotKept {
     /// The log was closed before the data arrived.
+    #[error("the log is closed")]
     Closed,
     /// The write or the sync failed.
+    #[error("{0}")]
     Failed(String),
     /// The storage thread ended before the close, with this message of a panic. Nothing is written until a restart.
+    #[error("the storage thread ended by a panic (a bug): {0}. Restart the gateway")]
     Ended(Arc<str>),
-}
-
-impl std::fmt::Display for NotKept {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::Closed => f.write_str("the log is closed"),
-            Self::Failed(error) => f.write_str(error),
-            Self::Ended(panic) => {
-                write!(
-                    f,
-                    "the storage thread ended by a panic (a bug): {panic}. Restart the gateway"
-                )
-            }
-        }
-    }
 }
 
 /// The callback for the end of the thread before the close.

@@ -19,7 +19,7 @@ use self::rings::Rings;
 use super::Failure;
 use super::load::load_from;
 use super::ring::sim::parse_rate;
-use super::run::{Signals, runtime, serve};
+use super::run::{Signals, print_unavailable, runtime, serve};
 use super::terminal::{self, Screen, clip, screen};
 use crate::component::Shared;
 use crate::config::Loader;
@@ -88,13 +88,14 @@ pub fn run(args: &QuickstartArgs) -> Result<(), Failure> {
     let loader = Loader::default().text("quickstart.yaml", CONFIG);
     let loader = addresses.settings().into_iter().fold(loader, Loader::set);
     let directory = literal(&rings.directory.display().to_string());
-    let loaded = load_from(loader.env(move |name| (name == "QUICKSTART_RINGS").then(|| directory.clone())))?;
+    let mut loaded =
+        load_from(loader.env(move |name| (name == "QUICKSTART_RINGS").then(|| directory.clone())))?;
     let _child = Simulation::start(&rings, args.rate)?;
     let shared = Arc::new(Shared::default());
     let shown = shared.clone();
-    runtime()?.block_on(serve(loaded, None, shared, async |signals: &mut Signals| {
-        show_until_over(&shown, &lines, args.seconds, signals).await;
-    }))
+    let until = async |signals: &mut Signals| show_until_over(&shown, &lines, args.seconds, signals).await;
+    let served = runtime()?.block_on(serve(&mut loaded, None, shared, until));
+    served.inspect_err(|failure| print_unavailable(&loaded, failure))
 }
 
 /// Shows the table until a signal or a key comes, or the time is up.

@@ -128,7 +128,10 @@ impl Decode for VersionRange {
             return wrong_type::<Self>(node, cx);
         };
         let parsed = text.parse();
-        let wrong = |error| cx.at(node).error(format!("no range of versions: {error}"));
+        let wrong = |error| {
+            cx.at(node)
+                .error(format!("{} is not a range of versions: {error}", node.shown()))
+        };
         parsed.map(Self).map_err(wrong).ok()
     }
 

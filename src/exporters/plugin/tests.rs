@@ -255,7 +255,7 @@ fn mistakes_are_named() {
         ("{name: ../x}", "letters, digits, `_` and `-`"),
         ("{path: a.so, directories: [/x]}", "can't be combined with `path`"),
         ("{name: a, timeout: 0s}", "every call of a plugin is bounded"),
-        ("{name: a, version: new}", "no range of versions"),
+        ("{name: a, version: new}", "is not a range of versions"),
         ("{name: a, version: {}}", "expected a range of versions"),
         ("{name: a, isolation: docker}", "expected one of none, process"),
         (

@@ -130,7 +130,7 @@ pub(super) enum NotComputed {
     #[error("the query exceeded its time limit")]
     Timeout,
     /// The query panicked.
-    #[error("the query failed because of a bug: see the log of the gateway")]
+    #[error("the query failed because of a bug: report it with the log of the gateway")]
     Bug,
 }
 

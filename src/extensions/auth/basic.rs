@@ -101,7 +101,7 @@ impl ClientConfig {
                 .error("one of `username` and `username_file` must be given");
         }
         if self.username.contains(':') {
-            cx.at(at.child("username")).error("a name has no `:`");
+            cx.at(at.child("username")).error("a name must not contain `:`");
         }
     }
 }

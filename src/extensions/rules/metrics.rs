@@ -71,7 +71,7 @@ pub(super) struct AlertmanagerMetrics {
 pub(super) enum AlertLoss {
     /// Too many alerts waited.
     QueueFull,
-    /// The Alertmanager refuses it for good.
+    /// The Alertmanager refuses it permanently.
     Refused,
     /// Relabelling drops it.
     Relabelled,

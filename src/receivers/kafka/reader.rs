@@ -294,7 +294,7 @@ impl Reader {
         self.queues.skip(place, first, messages, Why::Batch, error);
     }
 
-    /// Commits what is marked, at its interval. An error is no reason to stop: the next commit has the same marks.
+    /// Commits what is marked, at its interval. An error is not a reason to stop: the next commit has the same marks.
     async fn commit(&self, membership: &mut Membership) {
         let now = Instant::now();
         if now < membership.next_commit && !self.queues.commits_at_once {

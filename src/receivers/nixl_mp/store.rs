@@ -158,8 +158,8 @@ impl Store {
     }
 }
 
-/// `Err` is the time to wait. The entry counts points that are refused for good, and the receiver does not offer them
-/// again.
+/// `Err` is the time to wait. The entry counts points that are refused permanently, and the receiver does not offer
+/// them again.
 fn push(entry: &Entry, points: Vec<Point>) -> Result<(), Duration> {
     if points.is_empty() {
         return Ok(());

@@ -299,8 +299,8 @@ impl std::hash::Hash for SeriesKey {
     }
 }
 
-/// `Err` is the time to wait. The entry counts points that are refused for good, and the receiver does not offer them
-/// again.
+/// `Err` is the time to wait. The entry counts points that are refused permanently, and the receiver does not offer
+/// them again.
 fn push(entry: &Entry, points: Vec<Point>) -> Result<(), Duration> {
     let batch = Batch::new(Points {
         points: points.into(),

@@ -99,7 +99,7 @@ pub struct EventAck {
     /// Events taken.
     #[prost(uint64, tag = "2")]
     pub accepted: u64,
-    /// Events refused for good; do not send them again.
+    /// Events refused permanently; do not send them again.
     #[prost(uint64, tag = "3")]
     pub rejected: u64,
     /// The reason, as text.

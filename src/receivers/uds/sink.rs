@@ -66,7 +66,7 @@ impl EventSink {
         self.entry.send_held(batch, None, slot).await
     }
 
-    /// Pushes until the pipelines take the events or refuse them for good; when the receiver stops, one last time.
+    /// Pushes until the pipelines take the events or refuse them permanently; when the receiver stops, one last time.
     pub(super) async fn push_until_taken(
         &self,
         events: Events,

@@ -85,7 +85,12 @@ fn errors_of_refused_plugins_name_the_expected_and_the_found_value() {
             "there is no plugin `nowhere`: looked for",
             true,
         ),
-        ("metrics", "name: odd, version: two", "no range of versions", true),
+        (
+            "metrics",
+            "name: odd, version: two",
+            "is not a range of versions",
+            true,
+        ),
     ];
     for (pipeline, options, expected, is_known_before) in table {
         for isolation in ["none", "process"] {

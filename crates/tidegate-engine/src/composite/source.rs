@@ -168,7 +168,7 @@ impl Liveness {
         }
     }
 
-    /// Whether it has gone for good, and is no longer expected.
+    /// Whether it has gone permanently, and is no longer expected.
     pub(super) fn is_gone(&self) -> bool {
         match self {
             Self::Events(lease) | Self::Feed(lease) => lease.is_ended(),

@@ -301,7 +301,7 @@ mod tests {
         old.leave();
         assert!(shared.health.troubles().is_empty(), "gone at once");
         old.failed(now, Trouble::Denied, "old");
-        assert!(shared.health.troubles().is_empty(), "and for good");
+        assert!(shared.health.troubles().is_empty(), "and stays gone");
         let new = of(&shared);
         new.failed(now, Trouble::Denied, "new");
         old.delivered(now);

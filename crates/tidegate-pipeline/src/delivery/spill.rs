@@ -292,11 +292,8 @@ impl Spill {
 
     /// Takes the kept requests that the disk could not write.
     pub(super) fn take_unwritten(&self) -> Vec<KeptRequest> {
-        let mut kept = self.kept.lock();
-        let is_unwritten = |request: &KeptRequest| request.failures.iter().any(WriteFailure::is_set);
-        let (unwritten, rest) = std::mem::take(&mut *kept).into_iter().partition(is_unwritten);
-        *kept = rest;
-        unwritten
+        let is_unwritten = |request: &mut KeptRequest| request.failures.iter().any(WriteFailure::is_set);
+        self.kept.lock().extract_if(.., is_unwritten).collect()
     }
 
     /// Ends the storage thread by a panic.

@@ -51,7 +51,7 @@ pub enum EndpointError {
     #[error("an IPv6 address goes in brackets, for example [::1]:4317")]
     Brackets,
     /// A URL where an address belongs.
-    #[error("an address has no `{0}://` in front: write host:port or unix:/path")]
+    #[error("an address must not begin with `{0}://`: write host:port or unix:/path")]
     Scheme(String),
     /// The path after `unix:` is missing.
     #[error("missing path of the Unix socket: write unix:/path")]

@@ -78,7 +78,7 @@ impl fmt::Debug for Proxy {
 fn parse(text: &str) -> Result<Proxy, &'static str> {
     let uri: Uri = text.parse().map_err(|_| "not a URL")?;
     if uri.scheme_str() != Some("http") {
-        return Err("a proxy is spoken to in plain HTTP: write http://host:port");
+        return Err("the URL of a proxy must begin with `http://`: write http://host:port");
     }
     let authority = uri.authority().ok_or("a URL without a host")?;
     let authorization = match authority.as_str().rsplit_once('@') {

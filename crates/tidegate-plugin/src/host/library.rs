@@ -69,7 +69,7 @@ fn entry_of(path: &Path) -> Result<abi::Entry, Refusal> {
     let loaded = unsafe { Loaded::open(Some(path), RTLD_NOW | RTLD_LOCAL) }.map_err(not_loaded)?;
     // SAFETY: the symbol's name is the contract of the header: a library that exports it exports a function of this type.
     let entry = unsafe { loaded.get::<abi::Entry>(ENTRY) }.map(|entry| *entry);
-    // Loaded for good, so that `entry` and all it gives out stay where they are.
+    // Never unloaded, so that `entry` and all it gives out stay where they are.
     let _ = loaded.into_raw();
     entry.map_err(|_| no_entry(path))
 }
@@ -98,7 +98,7 @@ fn table_of(path: &Path, entry: abi::Entry) -> Result<Table, Refusal> {
             format!("one of {size}"),
         ));
     }
-    // SAFETY: it is as large as that, and by the header lives as long as the shared object, which is for good.
+    // SAFETY: it is as large as that, and by the header lives as long as the shared object, which is never unloaded.
     Ok(unsafe { table.read() })
 }
 

@@ -407,7 +407,7 @@ fn symbol<'a>(number: u64, symbols: &[&'a str]) -> Result1<&'a str> {
 fn message<'a>(field: &Field<'a>) -> Result1<&'a [u8]> {
     match field.wire {
         WireType::Bytes => Ok(field.payload),
-        _ => Err(ReadError::Malformed("a number where a message should be")),
+        _ => Err(ReadError::Malformed("a field is not a message")),
     }
 }
 
@@ -419,7 +419,7 @@ fn text<'a>(field: &Field<'a>) -> Result1<&'a str> {
 fn number(field: &Field<'_>) -> Result1<u64> {
     match (field.wire, varint(field.payload)) {
         (WireType::Varint, Some((number, _))) => Ok(number),
-        _ => Err(ReadError::Malformed("no number where one should be")),
+        _ => Err(ReadError::Malformed("a field is not a number")),
     }
 }
 
@@ -430,6 +430,6 @@ fn signed(field: &Field<'_>) -> Result1<i64> {
 fn double(field: &Field<'_>) -> Result1<f64> {
     match (field.wire, field.payload.try_into()) {
         (WireType::Fixed64, Ok(bytes)) => Ok(f64::from_bits(u64::from_le_bytes(bytes))),
-        _ => Err(ReadError::Malformed("no double where one should be")),
+        _ => Err(ReadError::Malformed("a field is not a double")),
     }
 }

@@ -71,7 +71,7 @@ fn repeated(item: &str) -> Result<(&str, Option<usize>), String> {
     let (what, times) = (&item[..from + at], &item[from + at + 1..]);
     let times = times
         .parse()
-        .map_err(|_| format!("{item:?}: {times:?} is no number of repetitions"))?;
+        .map_err(|_| format!("{item:?}: {times:?} is not a number of repetitions"))?;
     Ok((what, Some(times)))
 }
 
@@ -129,7 +129,7 @@ pub(super) fn number(text: &str) -> Result<f64, String> {
     };
     number
         .map(|number| sign * number)
-        .ok_or_else(|| format!("{text:?} is no number"))
+        .ok_or_else(|| format!("{text:?} is not a number"))
 }
 
 /// The labels of a series, and its values.

@@ -127,7 +127,7 @@ impl HttpSdConfig {
         } else if has_credentials {
             cx.at(at.child("url"))
                 .help("use `basic_auth`")
-                .error("a URL with credentials in it is not supported");
+                .error("a URL must not contain credentials");
         }
     }
 }

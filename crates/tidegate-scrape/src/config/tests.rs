@@ -247,7 +247,7 @@ fn every_mistake_is_said_with_its_place() {
         ),
         (
             "config: {scrape_configs: [{job_name: a, http_sd_configs: [{url: 'http://u:p@a/'}]}]}",
-            "a URL with credentials in it is not supported",
+            "a URL must not contain credentials",
         ),
         (
             "config: {scrape_configs: [{job_name: a, scheme: htps}]}",

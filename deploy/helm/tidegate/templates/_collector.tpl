@@ -72,7 +72,7 @@ value by false, 0 or an empty one. */}}
 {{/* The values of the file over the defaults, as JSON. It refuses what this chart can't carry, with what to do instead. */}}
 {{- define "tidegate.collectorValues" -}}
 {{- $file := fromYaml .Values.collector.valuesFile -}}
-{{- with $file.Error }}{{ fail (printf "collector.valuesFile is no values file: %s. Pass the file with --set-file collector.valuesFile=FILE" .) }}{{ end -}}
+{{- with $file.Error }}{{ fail (printf "collector.valuesFile is not a values file: %s. Pass the file with --set-file collector.valuesFile=FILE" .) }}{{ end -}}
 {{- include "tidegate.collectorBeside" . -}}
 {{- include "tidegate.collectorRefusals" $file -}}
 {{- $values := include "tidegate.merged" (dict "base" (include "tidegate.collectorDefaults" . | fromYaml) "over" $file) | fromJson -}}

@@ -37,31 +37,10 @@ pub(super) struct Listener {
     socket_type: SocketType,
     /// The value in quotes, or `the value` where it must not be shown.
     shown: String,
-    /// The addresses of the host, or why there are none.
-    addresses: Result<Vec<SocketAddr>, String>,
+    resolve: Resolve,
 }
 
 impl Listener {
-    fn new(
-        at: Position,
-        endpoint: Endpoint,
-        socket_type: SocketType,
-        shown: String,
-        resolve: Resolve,
-    ) -> Self {
-        let addresses = match &endpoint {
-            Endpoint::Tcp { host, port } => resolve(host, *port).map_err(|error| error.to_string()),
-            Endpoint::Unix(_) => Ok(Vec::new()),
-        };
-        Self {
-            at,
-            endpoint,
-            socket_type,
-            shown,
-            addresses,
-        }
-    }
-
     fn of_site(site: &Site<'_>, resolve: Resolve) -> Option<Self> {
         let (endpoint, socket_type) = match site.role {
             Role::Listen => (site.text.parse::<Endpoint>().ok()?, SocketType::STREAM),
@@ -69,13 +48,21 @@ impl Listener {
             Role::DatagramSocket => (Endpoint::Unix(site.text.as_str().into()), SocketType::DGRAM),
             _ => return None,
         };
-        Some(Self::new(
-            site.position(),
+        Some(Self {
+            at: site.position(),
             endpoint,
             socket_type,
-            site.shown(),
+            shown: site.shown(),
             resolve,
-        ))
+        })
+    }
+
+    /// The addresses of the host.
+    fn addresses(&self) -> io::Result<Vec<SocketAddr>> {
+        match &self.endpoint {
+            Endpoint::Tcp { host, port } => (self.resolve)(host, *port),
+            Endpoint::Unix(_) => Ok(Vec::new()),
+        }
     }
 
     /// The path of its component: `receivers::otlp/a`.
@@ -86,7 +73,7 @@ impl Listener {
         path.get(..section.len() + 2 + id.len())
     }
 
-    /// Whether this and another listener can't both be bound.
+    /// Whether this and another listener can't both be bound. It looks host names up if two have the same port.
     fn clashes(&self, other: &Self) -> bool {
         match (&self.endpoint, &other.endpoint) {
             (Endpoint::Unix(one), Endpoint::Unix(other)) => one == other,
@@ -99,10 +86,12 @@ impl Listener {
                 },
             ) => {
                 // A host with several addresses takes the first free one.
-                let [own, others] =
-                    [self, other].map(|listener| listener.addresses.as_deref().unwrap_or_default());
-                let pair = own.first().zip(others.first());
-                let overlaps = || pair.is_some_and(|(one, other)| overlap(one.ip(), other.ip()));
+                let overlaps = || {
+                    let [own, others] =
+                        [self, other].map(|listener| listener.addresses().unwrap_or_default());
+                    let pair = own.first().zip(others.first());
+                    pair.is_some_and(|(one, other)| overlap(one.ip(), other.ip()))
+                };
                 port == other_port && (host.eq_ignore_ascii_case(other_host) || overlaps())
             }
             _ => false,
@@ -114,7 +103,6 @@ impl Listener {
 pub(in crate::commands) struct Listening(Vec<Listener>);
 
 impl Listening {
-    /// Looks the addresses of host names up.
     pub(super) fn of(sites: &[Site<'_>]) -> Self {
         let listeners = sites.iter().filter_map(|site| Listener::of_site(site, addresses));
         Self(listeners.collect())
@@ -153,7 +141,13 @@ pub(super) fn all(sites: &[Site<'_>], document: &Document, plan: &Plan, resolve:
         } else {
             format!("\"{endpoint}\"")
         };
-        Listener::new(at.clone(), endpoint, SocketType::STREAM, shown, resolve)
+        Listener {
+            at: at.clone(),
+            endpoint,
+            socket_type: SocketType::STREAM,
+            shown,
+            resolve,
+        }
     });
     of_components.chain(of_telemetry).collect()
 }
@@ -198,7 +192,7 @@ pub(super) fn check(listeners: &[Listener], report: &mut Report<'_>) {
 
 fn check_tcp(listener: &Listener, report: &mut Report<'_>) {
     let (at, shown) = (&listener.at, &listener.shown);
-    let addresses = match &listener.addresses {
+    let addresses = match listener.addresses() {
         Ok(addresses) => addresses,
         Err(error) => {
             let message = format!("can't resolve the host of {shown}: {error}");
@@ -211,7 +205,7 @@ fn check_tcp(listener: &Listener, report: &mut Report<'_>) {
     };
     let mut failed: Option<(SocketAddr, io::Error)> = None;
     for address in addresses {
-        match bind(*address) {
+        match bind(address) {
             Ok(()) => {
                 // A machine without IPv6 has no second address of `localhost`.
                 if let Some((other, error)) = failed.filter(|(_, error)| is_in_use(error)) {
@@ -223,7 +217,7 @@ fn check_tcp(listener: &Listener, report: &mut Report<'_>) {
                 }
                 return;
             }
-            Err(error) if failed.is_none() => failed = Some((*address, error)),
+            Err(error) if failed.is_none() => failed = Some((address, error)),
             Err(_) => {}
         }
     }
@@ -386,8 +380,13 @@ service: {{pipelines: {{logs: {{receivers: [otlp], exporters: [nop]}}}}}}
                     span: None,
                     path: text.to_owned(),
                 };
-                let endpoint = text.parse().unwrap();
-                Listener::new(at, endpoint, SocketType::STREAM, text.to_owned(), written_address)
+                Listener {
+                    at,
+                    endpoint: text.parse().unwrap(),
+                    socket_type: SocketType::STREAM,
+                    shown: text.to_owned(),
+                    resolve: written_address,
+                }
             });
             assert_eq!(one.clashes(&other), other.clashes(&one));
             one.clashes(&other)

@@ -4,6 +4,8 @@
 //! once a second on one thread, and then wakes all readers. A topic is sent only when it has changed, and its readers share its
 //! bytes. A topic that takes long has a task and a thread of its own, so that it delays the others only once.
 
+mod reader;
+
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -13,16 +15,16 @@ use http::StatusCode;
 use parking_lot::Mutex;
 use serde_json::json;
 use tokio::sync::Notify;
-use tokio::sync::watch::{Receiver, Sender};
-use tokio::time::{Instant, MissedTickBehavior, interval, sleep, timeout};
-use tokio_util::sync::CancellationToken;
+use tokio::sync::watch::Sender;
+use tokio::time::{Instant, MissedTickBehavior, interval, timeout};
 
+use self::reader::{FeedReader, publish_until};
 use super::routes::Route;
 use super::{API, Api, PageContent};
 use crate::component::worker::in_background;
 use crate::extensions::admin::composites;
 use crate::net::pages::{self, Answer, Event, Request};
-use crate::watch::{Backlog, Ended, backlog};
+use crate::watch::backlog;
 
 /// The path of the stream.
 pub(super) const PATH: &str = "/api/v1/status/stream";
@@ -36,9 +38,6 @@ const MAX_REFRESH: Duration = Duration::from_millis(250);
 
 /// A topic that takes longer is computed separately from the others, until it takes less again.
 const SLOW: Duration = Duration::from_millis(250);
-
-/// A stream on which nothing happens shows with this interval that it is alive.
-const ALIVE: Duration = Duration::from_secs(10);
 
 /// The largest page that a stream sends, in bytes. Its reader asks for a larger one itself.
 const MAX_BYTES: usize = 4 << 20;
@@ -84,12 +83,6 @@ struct Feed {
     is_slow: AtomicBool,
     /// Whether a task of its own computes it.
     is_under_way: AtomicBool,
-}
-
-/// The topics of one reader.
-struct FeedReader {
-    ticks: Receiver<()>,
-    topics: Vec<Receiver<Option<Event>>>,
 }
 
 impl Feeds {
@@ -308,7 +301,10 @@ impl Api {
         let page = match page {
             Ok(page) if page.len() <= MAX_BYTES => page,
             Ok(_) => failed("too_large", "the page is too large for a stream"),
-            Err(_) => failed("internal", "a bug: see the log"),
+            Err(_) => failed(
+                "internal",
+                "this topic failed because of a bug: report it with the log of the gateway",
+            ),
         };
         Event::named(topic, &page)
     }
@@ -333,181 +329,5 @@ fn failed(kind: &str, why: &str) -> String {
     json!({"status": "error", "errorType": kind, "error": why}).to_string()
 }
 
-/// Sends topics to one reader until the gateway stops, also while it waits for the reader.
-async fn publish_until(stopping: &CancellationToken, reader: FeedReader, to: Backlog<Event>) {
-    // The stream has ended already, or ends with this task.
-    let _ = stopping.run_until_cancelled(publish(reader, &to)).await;
-}
-
-/// Sends the topics that have changed to one reader. It has one task for all of them, so that one write to its connection has
-/// all pages of a second. A slow reader gets only the newest.
-async fn publish(mut reader: FeedReader, to: &Backlog<Event>) -> Result<(), Ended> {
-    // These last for many seconds. New ones for each page would cost as much as the page.
-    let (ended, alive) = (to.ended(), sleep(ALIVE));
-    tokio::pin!(ended, alive);
-    let mut alive_at = alive.deadline();
-    loop {
-        for newest in &mut reader.topics {
-            if newest.has_changed().is_ok_and(|is_changed| is_changed) {
-                to.ready().await?;
-                let page = newest.borrow_and_update().clone();
-                if let Some(page) = page {
-                    send(to, page).await?;
-                    alive_at = Instant::now() + ALIVE;
-                }
-            }
-        }
-        tokio::select! {
-            biased;
-            changed = reader.ticks.changed() => {
-                if changed.is_err() {
-                    return Ok(());
-                }
-            }
-            why = &mut ended => return Err(why),
-            () = &mut alive => {
-                // Pages since the last time have moved it.
-                if alive_at <= Instant::now() {
-                    send(to, Event::alive()).await?;
-                    alive_at = Instant::now() + ALIVE;
-                }
-                alive.as_mut().reset(alive_at);
-            }
-        }
-    }
-}
-
-async fn send(to: &Backlog<Event>, event: Event) -> Result<(), Ended> {
-    let bytes = event.bytes();
-    let permit = to.reserve(bytes).await?;
-    to.send(permit, event, bytes);
-    Ok(())
-}
-
 #[cfg(test)]
-mod tests {
-    use bytes::Bytes;
-    use http_body_util::BodyExt;
-    use tokio_stream::StreamExt;
-
-    use super::*;
-    use crate::component::Shared;
-
-    fn page(topic: &str, data: &str) -> Event {
-        Event::named(topic, data)
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn a_stop_ends_the_stream_of_a_reader_that_reads_nothing() {
-        let (shared, stopping, feeds) = (Shared::default(), CancellationToken::new(), Feeds::new());
-        let (to, mut events) = backlog(&shared, composites::last_word);
-        let topics = [&feeds.topics[0], &feeds.topics[1]];
-        let reader = feeds.subscribe(&topics);
-        let large = page(DEFAULT, &"x".repeat(MAX_BYTES));
-        feeds.publish(&topics, vec![large.clone(), large]);
-        let stop = stopping.clone();
-        let mut publishing = tokio::spawn(async move { publish_until(&stop, reader, to).await });
-        // The first page fills the backlog, so that the task waits for the reader.
-        let waits = timeout(INTERVAL, &mut publishing).await;
-        assert!(waits.is_err());
-        stopping.cancel();
-        timeout(INTERVAL, publishing).await.unwrap().unwrap();
-        assert!(events.next().await.is_some());
-        assert!(events.next().await.is_none());
-    }
-
-    /// The next body of a stream, if it comes before the next tick.
-    async fn body(answer: &mut Answer) -> Option<Bytes> {
-        let frame = timeout(INTERVAL, answer.body_mut().frame()).await.ok()??;
-        frame.unwrap().into_data().ok()
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn readers_share_the_bytes_of_a_page_and_get_only_changes() {
-        let (shared, stopping, feeds) = (Shared::default(), CancellationToken::new(), Feeds::new());
-        let topics = [&feeds.topics[0], &feeds.topics[1]];
-        let open = |_| {
-            let (to, events) = backlog(&shared, composites::last_word);
-            let (stopping, reader) = (stopping.clone(), feeds.subscribe(&topics));
-            tokio::spawn(async move { publish_until(&stopping, reader, to).await });
-            pages::events(events)
-        };
-        let mut streams: Vec<Answer> = (0..20).map(open).collect();
-        feeds.publish(&topics, vec![page("one", "1"), page("two", "2")]);
-        let mut shared_bodies = Vec::new();
-        for stream in &mut streams {
-            shared_bodies.push([body(stream).await.unwrap(), body(stream).await.unwrap()]);
-        }
-        let [one, two] = &shared_bodies[0];
-        assert_eq!(&one[..], b"event: one\ndata: 1\n\n");
-        for [same_one, same_two] in &shared_bodies {
-            assert_eq!(
-                [same_one.as_ptr(), same_two.as_ptr()],
-                [one.as_ptr(), two.as_ptr()]
-            );
-        }
-        feeds.publish(&topics, vec![page("one", "1"), page("two", "3")]);
-        for stream in &mut streams {
-            assert_eq!(&body(stream).await.unwrap()[..], b"event: two\ndata: 3\n\n");
-        }
-        assert_eq!(body(&mut streams[0]).await, None, "no page comes twice");
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn a_stream_without_changes_shows_that_it_is_alive() {
-        let (shared, feeds) = (Shared::default(), Feeds::new());
-        let (to, mut events) = backlog(&shared, composites::last_word);
-        let (quiet, other) = (&feeds.topics[0], &feeds.topics[1]);
-        let (reader, _other_reader) = (feeds.subscribe(&[quiet]), feeds.subscribe(&[other]));
-        tokio::spawn(async move { publish(reader, &to).await });
-        // Ticks of other topics wake the reader, and send it nothing.
-        for second in 0..ALIVE.as_secs() {
-            feeds.publish(&[other], vec![page("other", &second.to_string())]);
-            let early = timeout(INTERVAL * 9 / 10, events.next()).await;
-            assert!(early.is_err(), "{second} s");
-        }
-        let alive = timeout(2 * INTERVAL, events.next()).await.unwrap();
-        assert_eq!(alive, Some(Event::alive()));
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn a_stream_shows_that_it_is_alive_only_after_a_silence() {
-        let (shared, feeds) = (Shared::default(), Feeds::new());
-        let (to, mut events) = backlog(&shared, composites::last_word);
-        let topics = [&feeds.topics[0]];
-        let reader = feeds.subscribe(&topics);
-        tokio::spawn(async move { publish(reader, &to).await });
-        tokio::time::sleep(ALIVE / 2).await;
-        let began = Instant::now();
-        feeds.publish(&topics, vec![page(DEFAULT, "1")]);
-        assert_eq!(events.next().await, Some(page(DEFAULT, "1")));
-        for silences in 1..3 {
-            assert_eq!(events.next().await, Some(Event::alive()));
-            let (least, took) = (ALIVE * silences, began.elapsed());
-            assert!(took >= least && took < least + INTERVAL, "{took:?}");
-        }
-    }
-
-    #[test]
-    fn a_page_is_new_only_if_it_differs_and_is_kept_only_for_readers() {
-        let feeds = Feeds::new();
-        let feed = &feeds.topics[0];
-        assert!(feeds.begins());
-        assert!(!feeds.begins(), "one task runs");
-        let mut reader = feeds.subscribe(&[feed]);
-        let newest = &mut reader.topics[0];
-        assert_eq!(feeds.without_page().len(), 1);
-        for (data, is_new) in [("a", true), ("a", false), ("b", true)] {
-            feeds.publish(&[feed], vec![page(DEFAULT, data)]);
-            assert_eq!(reader.ticks.has_changed().unwrap(), is_new, "{data}");
-            reader.ticks.mark_unchanged();
-            assert_eq!(*newest.borrow_and_update(), Some(page(DEFAULT, data)));
-        }
-        assert!(feeds.without_page().is_empty());
-        assert!(!feeds.ends());
-        drop(reader);
-        assert!(feeds.ends());
-        assert!(feed.newest.borrow().is_none());
-        assert!(feeds.begins());
-    }
-}
+mod tests;

@@ -70,7 +70,7 @@ impl Api {
     /// not measured, or if no listener shows them.
     pub(super) fn durations(&self, _: &Request) -> Result<PageContent, ApiFailure> {
         let metrics = self.shared.own_metrics.get();
-        // To render metrics for an empty text would be in vain.
+        // The text is empty without details, so the metrics need no rendering.
         let metrics = metrics.filter(|_| self.shared.wants_details());
         let all = metrics.map_or_else(String::new, |metrics| (metrics.0)());
         Ok(lines_of(&all, OwnMetrics::DURATIONS).into())

@@ -121,7 +121,9 @@ fn bad(why: &str) -> Answer {
 async fn filter(request: &Request) -> Result<TapFilter, String> {
     let texts: Vec<String> = request.all("where").map(str::to_owned).collect();
     let parsed = READING.in_background(move || TapFilter::parse(&texts)).await;
-    parsed.unwrap_or_else(|| Err("a bug: see the log".to_owned()))
+    let bug =
+        "where: the conditions could not be read because of a bug: report it with the log of the gateway";
+    parsed.unwrap_or_else(|| Err(bug.to_owned()))
 }
 
 /// The most items of the whole stream.
@@ -327,7 +329,9 @@ impl TapStream {
                     break;
                 }
                 None => {
-                    self.add_unreadable("a bug: see the log".to_owned());
+                    let bug =
+                        "a batch could not be shown because of a bug: report it with the log of the gateway";
+                    self.add_unreadable(bug.to_owned());
                     break;
                 }
             };

@@ -168,7 +168,7 @@ async fn over_the_memory_limit_requests_are_refused_before_they_are_read() {
     client.export(metrics(1)).await.unwrap();
 }
 
-/// Takes a batch but rejects one item of it, or refuses for good.
+/// Takes a batch but rejects one item of it, or refuses permanently.
 struct Picky {
     takes: bool,
 }

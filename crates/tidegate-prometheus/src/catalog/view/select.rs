@@ -45,7 +45,7 @@ impl ViewState {
         }
     }
 
-    /// The numbers that a selection accepts and that are no more.
+    /// The numbers that a selection accepts and that no longer exist.
     pub(super) fn gone<'a>(&'a self, selection: &'a Selection) -> impl Iterator<Item = &'a Gone> {
         let gone = &self.shared.gone;
         let of_name = selection.name().map(|name| gone.get(name));

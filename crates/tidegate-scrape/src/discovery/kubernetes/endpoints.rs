@@ -220,7 +220,7 @@ impl<'a, 'e> ServiceTargets<'a, 'e> {
         &mut self.pods[position]
     }
 
-    /// Adds the ports of pods that are no ports of the service.
+    /// Adds the ports of pods that are not ports of the service.
     fn add_further_ports(self) -> ControlFlow<()> {
         for ServicePod {
             object, pod, used, ..

@@ -221,7 +221,7 @@ fn the_type_of_a_service_decides_about_its_addresses() {
     assert!(has(&balanced, "service_loadbalancer_ip=203.0.113.1") && has(&balanced, "service_cluster_ip"));
 }
 
-/// The labels of ports of [`pod`] that are no ports of its service.
+/// The labels of ports of [`pod`] that are not ports of its service.
 const FURTHER: [&[&str]; 2] = [
     &[
         "__address__=10.1.0.7:9090",
