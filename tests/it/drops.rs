@@ -3,7 +3,7 @@
 //! Drops of each reason, as all sides see them: the answer to the sender, the items that the destination or a reader has, the
 //! gateway's own metrics and the API. All agree exactly.
 
-use super::kit::{Gateway, Ledgers, OtlpSink, QueryApi, SOON, Trouble, free_port, http, wait_until};
+use super::kit::{Gateway, Ledgers, OtlpSink, QueryApi, Trouble, free_port, http};
 use serde_json::{Value, json};
 use std::iter::repeat_n;
 use tonic::Code;
@@ -50,14 +50,6 @@ service:
             Value::Null => 0,
             other => panic!("{other}"),
         }
-    }
-
-    /// The counts of all components when nothing is held any more.
-    fn ledgers(&self) -> Ledgers {
-        wait_until(SOON, "nothing is held", || {
-            self.gateway.own_metric("tidegate_held_items", &[]) == 0.0
-        });
-        Ledgers::agreed(&self.gateway, self.admin)
     }
 }
 
@@ -113,7 +105,7 @@ impl Delivery {
         for _ in 0..self.requests {
             assert_eq!(scene.send(&request), 0, "{reason}: the gateway took the request");
         }
-        let ledgers = scene.ledgers();
+        let ledgers = Ledgers::at_rest(&scene.gateway, scene.admin);
         let sent = self.requests * POINTS;
         assert_eq!(
             ledgers.of("receivers::otlp", "metrics"),
@@ -230,7 +222,7 @@ impl Shown {
         let mut expected = vec![0; self.requests.len() - 1];
         expected.push(self.rejected);
         assert_eq!(answers, expected, "{reason}: rejected points of each request");
-        let ledgers = scene.ledgers();
+        let ledgers = Ledgers::at_rest(&scene.gateway, scene.admin);
         let sent = self.requests.len() as u64 * POINTS;
         assert_eq!(
             ledgers.of("receivers::otlp", "metrics"),

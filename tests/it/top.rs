@@ -98,7 +98,7 @@ service:
     assert!(percent.parse::<u32>().is_ok(), "{text}");
     // The peer, the API and the metrics have the numbers that the command shows.
     assert_eq!(sink.points().len(), 3);
-    let ledgers = Ledgers::agreed(&gateway, admin);
+    let ledgers = Ledgers::at_rest(&gateway, admin);
     assert_eq!(ledgers.of("receivers::otlp", "metrics"), [("accepted", 3)]);
     assert_eq!(ledgers.of("exporters::otlp", "metrics"), [("in", 3), ("out", 3)]);
     gateway.stop();
