@@ -115,6 +115,20 @@ def pattern_of_line(line: str) -> str:
     return r"[ \t]*" + r"[ \t]+".join(words) + r"[ \t]*\n"
 
 
+def terminate(*processes: subprocess.Popen[bytes]) -> None:
+    """Ends processes by SIGTERM. Kills those that still run after 30 s, and fails."""
+    for process in processes:
+        # A shell that starts the tests in the background has them ignore SIGINT, and so do their programs.
+        process.terminate()
+    try:
+        for process in processes:
+            process.wait(timeout=30)
+    finally:
+        for process in processes:
+            process.kill()
+            process.wait()
+
+
 class Page:
     """A run of a document in a directory. Ports are free ones, instead of those of the text."""
 
@@ -150,8 +164,7 @@ class Page:
             if asked is not None:
                 self.compare(f"docs/{self.name}", asked, "...")
         finally:
-            for name in list(self.running):
-                self.stop(name)
+            self.stop(*self.running)
 
     def run_block(self, block: Block, asked: str | None) -> str | None:
         """Gives the commands of a block whose output the next block may show."""
@@ -201,11 +214,8 @@ class Page:
         command = ["bash", "-c", f"exec {text.strip()}"]
         self.running[name] = subprocess.Popen(command, cwd=self.work, env=self.environment, stdout=log, stderr=log)
 
-    def stop(self, name: str) -> None:
-        process = self.running.pop(name)
-        # A shell that starts the tests in the background has them ignore SIGINT, and so do their programs.
-        process.terminate()
-        process.wait(timeout=30)
+    def stop(self, *names: str) -> None:
+        terminate(*[self.running.pop(name) for name in names])
 
     def compare(self, at: str, command: str, expected: str) -> None:
         """Runs commands until their output is the expected one."""

@@ -27,7 +27,7 @@ from typing import Any, Callable, Iterator
 
 import pytest
 import yaml
-from blocks import DOCS, SOON, Block, blocks_of, pattern
+from blocks import DOCS, SOON, Block, blocks_of, pattern, terminate
 from commands import lines, words
 from guides import Guide
 from not_run import ELSEWHERE, NOT_RUN, PYTHON
@@ -159,8 +159,7 @@ def scene(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Scene]:
     try:
         yield found
     finally:
-        for name in list(found.running):
-            found.stop(name)
+        found.stop(*found.running)
     assert found.read == set(begins), "it has not read all blocks that it names"
 
 
@@ -470,23 +469,21 @@ def on_terminal(scene: Scene, command: list[str], expected: str) -> str:
     environment = scene.environment | {"TERM": "xterm", "COLUMNS": "80", "LINES": "40"}
     process = subprocess.Popen(command, cwd=scene.work, env=environment, stdin=below, stdout=below, stderr=below)
     os.close(below)
-    text, end = "", time.monotonic() + SOON
+    text, deadline = "", time.monotonic() + SOON
     try:
         while not re.search(expected, text):
-            assert time.monotonic() < end and process.poll() is None, text
+            assert time.monotonic() < deadline and process.poll() is None, text
             if select.select([above], [], [], 0.2)[0]:
                 text += re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", os.read(above, 1 << 16).decode(errors="replace"))
         return text
     finally:
         process.terminate()
-        # It may still write.
-        while process.poll() is None and time.monotonic() < end + SOON:
-            if select.select([above], [], [], 0.1)[0]:
-                try:
+        # It may still write. An error says that nothing has the terminal any more.
+        with contextlib.suppress(OSError):
+            while process.poll() is None and time.monotonic() < deadline + SOON:
+                if select.select([above], [], [], 0.1)[0]:
                     os.read(above, 1 << 16)
-                except OSError:
-                    break
-        process.wait(timeout=30)
+        terminate(process)
         os.close(above)
 
 
