@@ -58,7 +58,6 @@ class Block(NamedTuple):
     language: str
     text: str
 
-
     def entry(self, document: str, table: Table) -> str | None:
         """What a table says of this block of a document."""
         return next((said for (name, begin), said in table.items() if name == document and self.text.startswith(begin)), None)
@@ -74,6 +73,12 @@ def blocks_of(document: Path) -> Iterator[Block]:
     for found in BLOCK.finditer(text):
         line = text.count("\n", 0, found.start()) + 1
         yield Block(line, found["note"] or "", found["language"], textwrap.dedent(found["text"]))
+
+
+def block_of(document: Path, begin: str) -> Block:
+    """The only block of a document whose text begins like this."""
+    (found,) = (block for block in blocks_of(document) if block.text.startswith(begin))
+    return found
 
 
 def code_without_language(document: Path) -> list[int]:
@@ -210,9 +215,12 @@ class Page:
         )
 
     def start(self, name: str, text: str) -> None:
-        log = (self.directory / f"{name}.log").open("wb")
         command = ["bash", "-c", f"exec {text.strip()}"]
-        self.running[name] = subprocess.Popen(command, cwd=self.work, env=self.environment, stdout=log, stderr=log)
+        with (self.directory / f"{name}.log").open("wb") as log:
+            self.running[name] = subprocess.Popen(command, cwd=self.work, env=self.environment, stdout=log, stderr=log)
+
+    def logs(self) -> str:
+        return "".join(path.read_text() for path in self.directory.glob("*.log"))
 
     def stop(self, *names: str) -> None:
         terminate(*[self.running.pop(name) for name in names])
@@ -231,6 +239,5 @@ class Page:
             if result.returncode == 0 and pattern(expected).fullmatch(shown):
                 return
             if time.monotonic() > end:
-                logs = "".join(path.read_text() for path in self.directory.glob("*.log"))
-                raise AssertionError(f"{at}: {command}\n{result.stdout}{result.stderr}\nexpected:\n{expected}\n{logs}")
+                raise AssertionError(f"{at}: {command}\n{result.stdout}{result.stderr}\nexpected:\n{expected}\n{self.logs()}")
             time.sleep(0.2)

@@ -27,7 +27,7 @@ from typing import Any, Callable, Iterator
 
 import pytest
 import yaml
-from blocks import DOCS, SOON, Block, blocks_of, pattern, terminate
+from blocks import DOCS, SOON, Block, block_of, blocks_of, pattern, terminate
 from commands import lines, words
 from guides import Guide
 from not_run import ELSEWHERE, NOT_RUN, PYTHON
@@ -102,14 +102,14 @@ class Scene(Guide):
         return super().moved(re.sub(r"\blocalhost:(?=\d)", "127.0.0.1:", text))
 
     def block(self, begin: str) -> str:
-        """The only block of the document that begins like this."""
-        (found,) = (block for block in blocks_of(ROOT / self.document) if block.text.startswith(begin))
+        """The text of the only block that begins like this. A block `console` gives its commands alone."""
+        found = block_of(ROOT / self.document, begin)
         self.read.add(begin)
         return self.moved(commands_of(found.text) if found.language == "console" else found.text)
 
     def output(self, begin: str) -> str:
         """What a block of the language `console` shows below its commands."""
-        (found,) = (block for block in blocks_of(ROOT / self.document) if block.text.startswith(begin))
+        found = block_of(ROOT / self.document, begin)
         return self.moved("".join(line for line in found.text.splitlines(True) if not line.startswith("$ ")))
 
     def has(self, sentence: str) -> str:
@@ -126,12 +126,6 @@ class Scene(Guide):
         assert result.returncode == code, f"{script}\n{result.stdout}{result.stderr}{self.logs()}"
         return result
 
-    def logs(self) -> str:
-        return "".join(path.read_text() for path in self.directory.glob("*.log"))
-
-    def log(self, name: str) -> str:
-        return (self.directory / f"{name}.log").read_text()
-
     def until(self, script: str, expected: str) -> str:
         """Runs commands until they succeed and their output has the expression."""
         end = time.monotonic() + SOON
@@ -142,6 +136,10 @@ class Scene(Guide):
             said = f"{script}\n{result.stdout}{result.stderr}\nexpected: {expected}\n{self.logs()}"
             assert time.monotonic() < end, said
             time.sleep(0.1)
+
+    def until_logged(self, name: str, expected: str) -> str:
+        """The log of a program, as soon as it has the expression."""
+        return self.until(f"cat {self.directory}/{name}.log", expected)
 
     def agents(self, directory: str = "/run/nixl", options: str = "--agents 2") -> None:
         """NIXL agents of the reader."""
@@ -276,8 +274,7 @@ def test_files_of_the_system_are_installed(document: str, begin: str, installed:
     (tmp_path / "config.yaml").write_text("receivers: {}\n")
     (tmp_path / "target/release").mkdir(parents=True)
     (tmp_path / "target/release/tidegate").write_text("the program")
-    (script,) = (block.text for block in blocks_of(ROOT / document) if block.text.startswith(begin))
-    written = [line for line in script.splitlines() if not line.startswith("system")]
+    written = [line for line in block_of(ROOT / document, begin).text.splitlines() if not line.startswith("system")]
     moved = re.sub(r"(?<= )/(?=usr/|etc/)", f"{root}/", "\n".join(written))
     subprocess.run(["bash", "-c", f"set -e\n{moved}"], cwd=tmp_path, check=True)
     found = {path.relative_to(root).as_posix() for path in root.rglob("*") if path.is_file()}
@@ -300,7 +297,7 @@ def test_the_readme_shows_a_demonstration(scene: Scene) -> None:
     assert last == "tidegate quickstart"
     scene.start("quickstart", f"bash -c '{first}\nexec {last} --directory .'")
     (scene.directory / "bin/tidegate").symlink_to(BINARY)
-    said = scene.until(f"cat {scene.directory}/quickstart.log", "rank_7")
+    said = scene.until_logged("quickstart", "rank_7")
     # It takes other ports where the usual ones are taken.
     (scene.environment["TIDEGATE_ADMIN"],) = re.findall(r"(?m)^http://(127\.0\.0\.1:\d+)/  the page", said)
     scene.until("tidegate query 'count(agent_tx_bytes_total)'", r"^\{\}  8$")
@@ -332,7 +329,7 @@ def test_the_readme_runs_a_configuration(scene: Scene) -> None:
     scene.start("watch", watch.partition("#")[0])
     scene.agents()
     scene.until(query, r"^\{\}  \d")
-    scene.until(f"cat {scene.directory}/watch.log", r"nixl_xfer_time_avg_10s.*fresh")
+    scene.until_logged("watch", r"nixl_xfer_time_avg_10s.*fresh")
     scene.until(scene.moved("curl --silent localhost:8080/api/v1/composites"), '"name":"nixl_xfer_time_avg_10s"')
 
 
@@ -413,16 +410,16 @@ def break_and_mend(scene: Scene, vendor: str) -> None:
     gateway = scene.work / "gateway.yaml"
     wrong = f"http://{scene.moved('127.0.0.1:9999')}"
     gateway.write_text(re.sub(r'"?\$\{env:DATADOG_OTLP_ENDPOINT\}"?', wrong, gateway.read_text()))
-    scene.until(f"cat {scene.directory}/gateway.log", "the new configuration runs")
+    scene.until_logged("gateway", "the new configuration runs")
     scene.ask(scene.block("point="))
     scene.until("tidegate top --once --interval 100ms", r"exporter otlphttp/datadog +\d+ +\d+ +\d+ +[1-9]")
     gateway.write_text(gateway.read_text().replace(wrong, f"http://{vendor}"))
-    scene.until(f"cat {scene.directory}/gateway.log", "handed_over")
+    scene.until_logged("gateway", "handed_over")
     scene.until("tidegate top --once --interval 100ms", r"exporter otlphttp/datadog +\d+ +\d+ +\d+ +0 ")
 
 
 def test_the_values_make_the_default_of_the_official_chart_valid(tmp_path: Path) -> None:
-    (values,) = (yaml.safe_load(block.text) for block in blocks_of(ROOT / "docs/collector.md") if block.text.startswith("config:"))
+    values = yaml.safe_load(block_of(ROOT / "docs/collector.md", "config:").text)
     default = yaml.safe_load((ROOT / "tests/data/config/collector/chart_gateway.yaml").read_text())
     (tmp_path / "relay.yaml").write_text(yaml.safe_dump(default))
     assert validated(tmp_path / "relay.yaml").returncode == 1
@@ -637,8 +634,7 @@ def test_the_effective_configuration_is_printed(scene: Scene) -> None:
 
 
 def test_a_workflow_checks_a_configuration() -> None:
-    blocks = blocks_of(ROOT / "docs/configuration.md")
-    (steps,) = (yaml.safe_load(block.text) for block in blocks if block.text.startswith("- run:"))
+    steps = yaml.safe_load(block_of(ROOT / "docs/configuration.md", "- run:").text)
     assert [problem for step in steps for problem in problems_of(shlex.split(step["run"]))] == []
 
 
@@ -717,7 +713,7 @@ def test_rings_are_shown_by_hand(scene: Scene) -> None:
     assert "rank_1" in scene.until(listed, "rank_0")
     assert "ring" in scene.ask(inspected).stdout.splitlines()[0]
     scene.start("tail", followed)
-    scene.until(f"cat {scene.directory}/tail.log", "agent_")
+    scene.until_logged("tail", "agent_")
     assert "--agents" in scene.ask(simulated).stdout
 
 
@@ -746,7 +742,7 @@ service:
     scene.until("tidegate query 'vector(1)'", "1")
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sender:
         sender.sendto(b"greeting:1|c", str(scene.work / "statsd.sock"))
-    scene.until(f"cat {scene.directory}/gateway.log", "greeting")
+    scene.until_logged("gateway", "greeting")
 
 
 # docs/processors.md
@@ -755,7 +751,7 @@ service:
 @shows("docs/processors.md", "tidegate graph")
 def test_pipelines_are_shown_as_text(scene: Scene) -> None:
     (scene.work / "config").symlink_to(ROOT / "config")
-    (expected,) = (block.text for block in blocks_of(ROOT / "docs/processors.md") if block.text.startswith("pipeline metrics/raw"))
+    expected = block_of(ROOT / "docs/processors.md", "pipeline metrics/raw").text
     assert scene.ask(scene.block("tidegate graph")).stdout == expected
 
 
