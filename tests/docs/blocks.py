@@ -30,7 +30,7 @@ BLOCK = re.compile(
     r"(?m)^(?P<indent> *)(?:<!-- (?P<note>[^>]*) -->\n(?P=indent))?```(?P<language>\w*)\n(?P<text>.*?)^(?P=indent)```$", re.DOTALL
 )
 
-# Code without a language: a line with four spaces after an empty line, or at the begin.
+# Code without a language: a line with four spaces after an empty line, or at the start.
 INDENTED = re.compile(r"(?m)(?:\A|^\n)    \S.*$")
 
 # A point of a list. Its paragraphs are indented too.
