@@ -43,6 +43,7 @@ service:
         text = String::from_utf8(output.stdout).expect("text");
         text.contains("\n    3 refused: the queue of exporter otlp is full\n")
     });
+    // Nothing takes the items that a stop would try to send.
     gateway.kill();
 }
 
