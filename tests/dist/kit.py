@@ -133,7 +133,7 @@ def wait_for(process: subprocess.Popen[str], url: str, part: str) -> str:
         except subprocess.TimeoutExpired:
             continue
         raise AssertionError(f"it ended: {process.communicate()}")
-    process.terminate()
+    process.kill()
     raise AssertionError(f"{url} has no {part!r}: {page}, {process.communicate()}")
 
 

@@ -30,7 +30,7 @@ BLOCK = re.compile(
     r"(?m)^(?P<indent> *)(?:<!-- (?P<note>[^>]*) -->\n(?P=indent))?```(?P<language>\w*)\n(?P<text>.*?)^(?P=indent)```$", re.DOTALL
 )
 
-# Code without a language: a line with four spaces after an empty line, or at the begin.
+# Code without a language: a line with four spaces after an empty line, or at the start.
 INDENTED = re.compile(r"(?m)(?:\A|^\n)    \S.*$")
 
 # A point of a list. Its paragraphs are indented too.
@@ -58,7 +58,6 @@ class Block(NamedTuple):
     language: str
     text: str
 
-
     def entry(self, document: str, table: Table) -> str | None:
         """What a table says of this block of a document."""
         return next((said for (name, begin), said in table.items() if name == document and self.text.startswith(begin)), None)
@@ -74,6 +73,12 @@ def blocks_of(document: Path) -> Iterator[Block]:
     for found in BLOCK.finditer(text):
         line = text.count("\n", 0, found.start()) + 1
         yield Block(line, found["note"] or "", found["language"], textwrap.dedent(found["text"]))
+
+
+def block_of(document: Path, begin: str) -> Block:
+    """The only block of a document whose text begins like this."""
+    (found,) = (block for block in blocks_of(document) if block.text.startswith(begin))
+    return found
 
 
 def code_without_language(document: Path) -> list[int]:
@@ -115,6 +120,20 @@ def pattern_of_line(line: str) -> str:
     return r"[ \t]*" + r"[ \t]+".join(words) + r"[ \t]*\n"
 
 
+def terminate(*processes: subprocess.Popen[bytes]) -> None:
+    """Ends processes by SIGTERM. Kills those that still run after 30 s, and fails."""
+    for process in processes:
+        # A shell that starts the tests in the background has them ignore SIGINT, and so do their programs.
+        process.terminate()
+    try:
+        for process in processes:
+            process.wait(timeout=30)
+    finally:
+        for process in processes:
+            process.kill()
+            process.wait()
+
+
 class Page:
     """A run of a document in a directory. Ports are free ones, instead of those of the text."""
 
@@ -150,8 +169,7 @@ class Page:
             if asked is not None:
                 self.compare(f"docs/{self.name}", asked, "...")
         finally:
-            for name in list(self.running):
-                self.stop(name)
+            self.stop(*self.running)
 
     def run_block(self, block: Block, asked: str | None) -> str | None:
         """Gives the commands of a block whose output the next block may show."""
@@ -197,15 +215,15 @@ class Page:
         )
 
     def start(self, name: str, text: str) -> None:
-        log = (self.directory / f"{name}.log").open("wb")
         command = ["bash", "-c", f"exec {text.strip()}"]
-        self.running[name] = subprocess.Popen(command, cwd=self.work, env=self.environment, stdout=log, stderr=log)
+        with (self.directory / f"{name}.log").open("wb") as log:
+            self.running[name] = subprocess.Popen(command, cwd=self.work, env=self.environment, stdout=log, stderr=log)
 
-    def stop(self, name: str) -> None:
-        process = self.running.pop(name)
-        # A shell that starts the tests in the background has them ignore SIGINT, and so do their programs.
-        process.terminate()
-        process.wait(timeout=30)
+    def logs(self) -> str:
+        return "".join(path.read_text() for path in self.directory.glob("*.log"))
+
+    def stop(self, *names: str) -> None:
+        terminate(*[self.running.pop(name) for name in names])
 
     def compare(self, at: str, command: str, expected: str) -> None:
         """Runs commands until their output is the expected one."""
@@ -221,6 +239,5 @@ class Page:
             if result.returncode == 0 and pattern(expected).fullmatch(shown):
                 return
             if time.monotonic() > end:
-                logs = "".join(path.read_text() for path in self.directory.glob("*.log"))
-                raise AssertionError(f"{at}: {command}\n{result.stdout}{result.stderr}\nexpected:\n{expected}\n{logs}")
+                raise AssertionError(f"{at}: {command}\n{result.stdout}{result.stderr}\nexpected:\n{expected}\n{self.logs()}")
             time.sleep(0.2)

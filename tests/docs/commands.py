@@ -76,12 +76,17 @@ def lines(text: str) -> Iterator[str]:
     yield from re.sub(r"\\\n\s*", " ", text).splitlines()
 
 
+def without_blocks(text: str) -> str:
+    """A document without its blocks of code. Its lines have the same numbers."""
+    return re.sub(r"(?ms)^ *```.*?^ *```$", lambda block: "\n" * block[0].count("\n"), text)
+
+
 def inline(text: str) -> Iterator[tuple[int, str]]:
     """The command lines in the sentences of a document, each with its line. Alternatives in brackets are left out."""
-    without_blocks = re.sub(r"(?ms)^ *```.*?^ *```$", lambda block: "\n" * block[0].count("\n"), text)
-    for found in re.finditer(r"`((?:\./)?tidegate [^`]+|cargo xtask [^`]+)`", without_blocks):
+    sentences = without_blocks(text)
+    for found in re.finditer(r"`((?:\./)?tidegate [^`]+|cargo xtask [^`]+)`", sentences):
         command = re.sub(r"\[.*\]", "", found[1].replace("\n", " ").replace("\\|", "|"))
-        yield without_blocks.count("\n", 0, found.start()) + 1, command
+        yield sentences.count("\n", 0, found.start()) + 1, command
 
 
 def inline_problems(command: str) -> list[str]:

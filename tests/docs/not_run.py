@@ -2,7 +2,7 @@
 
 """The blocks of documents that no test runs as they stand, each with the reason, and the blocks that other tests run.
 
-A block is named by its document and by the begin of its text. `test_commands.py` compares both tables with the documents.
+A block is named by its document and by the first words of its text. `test_commands.py` compares both tables with the documents.
 """
 
 from typing import Mapping

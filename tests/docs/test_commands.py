@@ -27,7 +27,7 @@ from typing import Any, Callable, Iterator
 
 import pytest
 import yaml
-from blocks import DOCS, SOON, Block, blocks_of, pattern
+from blocks import DOCS, SOON, Block, block_of, blocks_of, pattern, terminate
 from commands import lines, words
 from guides import Guide
 from not_run import ELSEWHERE, NOT_RUN, PYTHON
@@ -79,7 +79,7 @@ CHECKED = {name.split()[0] for name in OPTIONS}
 
 
 def shows(document: str, *begins: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Names the blocks of a document that a test runs, by the begin of each."""
+    """Names the blocks of a document that a test runs, by the first words of each."""
 
     def noted(test: Callable[..., None]) -> Callable[..., None]:
         for begin in begins:
@@ -102,14 +102,14 @@ class Scene(Guide):
         return super().moved(re.sub(r"\blocalhost:(?=\d)", "127.0.0.1:", text))
 
     def block(self, begin: str) -> str:
-        """The only block of the document that begins like this."""
-        (found,) = (block for block in blocks_of(ROOT / self.document) if block.text.startswith(begin))
+        """The text of the only block that begins like this. A block `console` gives its commands alone."""
+        found = block_of(ROOT / self.document, begin)
         self.read.add(begin)
         return self.moved(commands_of(found.text) if found.language == "console" else found.text)
 
     def output(self, begin: str) -> str:
         """What a block of the language `console` shows below its commands."""
-        (found,) = (block for block in blocks_of(ROOT / self.document) if block.text.startswith(begin))
+        found = block_of(ROOT / self.document, begin)
         return self.moved("".join(line for line in found.text.splitlines(True) if not line.startswith("$ ")))
 
     def has(self, sentence: str) -> str:
@@ -126,12 +126,6 @@ class Scene(Guide):
         assert result.returncode == code, f"{script}\n{result.stdout}{result.stderr}{self.logs()}"
         return result
 
-    def logs(self) -> str:
-        return "".join(path.read_text() for path in self.directory.glob("*.log"))
-
-    def log(self, name: str) -> str:
-        return (self.directory / f"{name}.log").read_text()
-
     def until(self, script: str, expected: str) -> str:
         """Runs commands until they succeed and their output has the expression."""
         end = time.monotonic() + SOON
@@ -142,6 +136,10 @@ class Scene(Guide):
             said = f"{script}\n{result.stdout}{result.stderr}\nexpected: {expected}\n{self.logs()}"
             assert time.monotonic() < end, said
             time.sleep(0.1)
+
+    def until_logged(self, name: str, expected: str) -> str:
+        """The log of a program, as soon as it has the expression."""
+        return self.until(f"cat {self.directory}/{name}.log", expected)
 
     def agents(self, directory: str = "/run/nixl", options: str = "--agents 2") -> None:
         """NIXL agents of the reader."""
@@ -159,8 +157,7 @@ def scene(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Scene]:
     try:
         yield found
     finally:
-        for name in list(found.running):
-            found.stop(name)
+        found.stop(*found.running)
     assert found.read == set(begins), "it has not read all blocks that it names"
 
 
@@ -230,7 +227,7 @@ def problems_of(command: list[str]) -> list[str]:
         return [f"add `{shlex.join(command)}` to OPTIONS"]
     known = {option for name in names for option in OPTIONS[name].split()}
     given = {word.partition("=")[0] for word in command[1:] if re.match(r"--?[a-z]", word)}
-    return [f"`{names[0]}` has no option `{option}`" for option in sorted(given - known, key=str)]
+    return [f"`{names[0]}` has no option `{option}`" for option in sorted(given - known)]
 
 
 def has_in_order(command: list[str], name: list[str]) -> bool:
@@ -277,8 +274,7 @@ def test_files_of_the_system_are_installed(document: str, begin: str, installed:
     (tmp_path / "config.yaml").write_text("receivers: {}\n")
     (tmp_path / "target/release").mkdir(parents=True)
     (tmp_path / "target/release/tidegate").write_text("the program")
-    (script,) = (block.text for block in blocks_of(ROOT / document) if block.text.startswith(begin))
-    written = [line for line in script.splitlines() if not line.startswith("system")]
+    written = [line for line in block_of(ROOT / document, begin).text.splitlines() if not line.startswith("system")]
     moved = re.sub(r"(?<= )/(?=usr/|etc/)", f"{root}/", "\n".join(written))
     subprocess.run(["bash", "-c", f"set -e\n{moved}"], cwd=tmp_path, check=True)
     found = {path.relative_to(root).as_posix() for path in root.rglob("*") if path.is_file()}
@@ -301,7 +297,7 @@ def test_the_readme_shows_a_demonstration(scene: Scene) -> None:
     assert last == "tidegate quickstart"
     scene.start("quickstart", f"bash -c '{first}\nexec {last} --directory .'")
     (scene.directory / "bin/tidegate").symlink_to(BINARY)
-    said = scene.until(f"cat {scene.directory}/quickstart.log", "rank_7")
+    said = scene.until_logged("quickstart", "rank_7")
     # It takes other ports where the usual ones are taken.
     (scene.environment["TIDEGATE_ADMIN"],) = re.findall(r"(?m)^http://(127\.0\.0\.1:\d+)/  the page", said)
     scene.until("tidegate query 'count(agent_tx_bytes_total)'", r"^\{\}  8$")
@@ -333,7 +329,7 @@ def test_the_readme_runs_a_configuration(scene: Scene) -> None:
     scene.start("watch", watch.partition("#")[0])
     scene.agents()
     scene.until(query, r"^\{\}  \d")
-    scene.until(f"cat {scene.directory}/watch.log", r"nixl_xfer_time_avg_10s.*fresh")
+    scene.until_logged("watch", r"nixl_xfer_time_avg_10s.*fresh")
     scene.until(scene.moved("curl --silent localhost:8080/api/v1/composites"), '"name":"nixl_xfer_time_avg_10s"')
 
 
@@ -414,16 +410,18 @@ def break_and_mend(scene: Scene, vendor: str) -> None:
     gateway = scene.work / "gateway.yaml"
     wrong = f"http://{scene.moved('127.0.0.1:9999')}"
     gateway.write_text(re.sub(r'"?\$\{env:DATADOG_OTLP_ENDPOINT\}"?', wrong, gateway.read_text()))
-    scene.until(f"cat {scene.directory}/gateway.log", "the new configuration runs")
+    scene.until_logged("gateway", "the new configuration runs")
     scene.ask(scene.block("point="))
     scene.until("tidegate top --once --interval 100ms", r"exporter otlphttp/datadog +\d+ +\d+ +\d+ +[1-9]")
+    taken = len(Vendor.taken)
     gateway.write_text(gateway.read_text().replace(wrong, f"http://{vendor}"))
-    scene.until(f"cat {scene.directory}/gateway.log", "handed_over")
+    scene.until_logged("gateway", "handed_over")
     scene.until("tidegate top --once --interval 100ms", r"exporter otlphttp/datadog +\d+ +\d+ +\d+ +0 ")
+    assert len(Vendor.taken) > taken
 
 
 def test_the_values_make_the_default_of_the_official_chart_valid(tmp_path: Path) -> None:
-    (values,) = (yaml.safe_load(block.text) for block in blocks_of(ROOT / "docs/collector.md") if block.text.startswith("config:"))
+    values = yaml.safe_load(block_of(ROOT / "docs/collector.md", "config:").text)
     default = yaml.safe_load((ROOT / "tests/data/config/collector/chart_gateway.yaml").read_text())
     (tmp_path / "relay.yaml").write_text(yaml.safe_dump(default))
     assert validated(tmp_path / "relay.yaml").returncode == 1
@@ -470,23 +468,21 @@ def on_terminal(scene: Scene, command: list[str], expected: str) -> str:
     environment = scene.environment | {"TERM": "xterm", "COLUMNS": "80", "LINES": "40"}
     process = subprocess.Popen(command, cwd=scene.work, env=environment, stdin=below, stdout=below, stderr=below)
     os.close(below)
-    text, end = "", time.monotonic() + SOON
+    text, deadline = "", time.monotonic() + SOON
     try:
         while not re.search(expected, text):
-            assert time.monotonic() < end and process.poll() is None, text
+            assert time.monotonic() < deadline and process.poll() is None, text
             if select.select([above], [], [], 0.2)[0]:
                 text += re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", os.read(above, 1 << 16).decode(errors="replace"))
         return text
     finally:
         process.terminate()
-        # It may still write.
-        while process.poll() is None and time.monotonic() < end + SOON:
-            if select.select([above], [], [], 0.1)[0]:
-                try:
+        # It may still write. An error says that nothing has the terminal any more.
+        with contextlib.suppress(OSError):
+            while process.poll() is None and time.monotonic() < deadline + SOON:
+                if select.select([above], [], [], 0.1)[0]:
                     os.read(above, 1 << 16)
-                except OSError:
-                    break
-        process.wait(timeout=30)
+        terminate(process)
         os.close(above)
 
 
@@ -617,9 +613,8 @@ service:
     expected = scene.output("$ tidegate validate --config gateway.yaml --env")
     # The line below the number marks the endpoint, which may be shorter.
     form = pattern(re.sub(r"\^+", "^", expected).replace('"0.0.0.0:9464"', f'"0.0.0.0:{port}"'))
-    assert form.fullmatch(re.sub(r"\^+", "^", result.stdout + result.stderr)) or form.fullmatch(
-        re.sub(r"\^+", "^", result.stderr + result.stdout)
-    ), f"{result.stdout}{result.stderr}"
+    orders = [result.stdout + result.stderr, result.stderr + result.stdout]
+    assert any(form.fullmatch(re.sub(r"\^+", "^", said)) for said in orders), orders[0]
 
 
 PARTS = {
@@ -640,8 +635,7 @@ def test_the_effective_configuration_is_printed(scene: Scene) -> None:
 
 
 def test_a_workflow_checks_a_configuration() -> None:
-    blocks = blocks_of(ROOT / "docs/configuration.md")
-    (steps,) = (yaml.safe_load(block.text) for block in blocks if block.text.startswith("- run:"))
+    steps = yaml.safe_load(block_of(ROOT / "docs/configuration.md", "- run:").text)
     assert [problem for step in steps for problem in problems_of(shlex.split(step["run"]))] == []
 
 
@@ -660,8 +654,6 @@ def test_files_of_other_programs_are_converted(scene: Scene) -> None:
     for file in CONVERTED.iterdir():
         shutil.copy(file, scene.work)
     (scene.work / "scrape.yml").write_text('scrape_configs: [{job_name: own, static_configs: [{targets: ["127.0.0.1:1"]}]}]\n')
-    if not (scene.work / "prometheus.yml").exists():
-        shutil.copy(scene.work / "scrape.yml", scene.work / "prometheus.yml")
     collector, prometheus, vmagent = scene.block("tidegate config convert").splitlines()
     said = scene.ask(collector).stderr
     assert pattern(scene.block("otelcol.yaml:24")).fullmatch(said), said
@@ -717,10 +709,10 @@ def test_rings_are_shown_by_hand(scene: Scene) -> None:
     scene.agents(options="--agents 2 --prefix rank_")
     commands = (line.partition("#")[0].strip() for line in scene.block("tidegate ring ls").splitlines())
     listed, inspected, followed, simulated = commands
-    assert "rank_1" in scene.until(listed, "rank_0")
+    scene.until(listed, r"(?s)(?=.*rank_0).*rank_1")
     assert "ring" in scene.ask(inspected).stdout.splitlines()[0]
     scene.start("tail", followed)
-    scene.until(f"cat {scene.directory}/tail.log", "agent_")
+    scene.until_logged("tail", "agent_")
     assert "--agents" in scene.ask(simulated).stdout
 
 
@@ -749,7 +741,7 @@ service:
     scene.until("tidegate query 'vector(1)'", "1")
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sender:
         sender.sendto(b"greeting:1|c", str(scene.work / "statsd.sock"))
-    scene.until(f"cat {scene.directory}/gateway.log", "greeting")
+    scene.until_logged("gateway", "greeting")
 
 
 # docs/processors.md
@@ -758,7 +750,7 @@ service:
 @shows("docs/processors.md", "tidegate graph")
 def test_pipelines_are_shown_as_text(scene: Scene) -> None:
     (scene.work / "config").symlink_to(ROOT / "config")
-    (expected,) = (block.text for block in blocks_of(ROOT / "docs/processors.md") if block.text.startswith("pipeline metrics/raw"))
+    expected = block_of(ROOT / "docs/processors.md", "pipeline metrics/raw").text
     assert scene.ask(scene.block("tidegate graph")).stdout == expected
 
 

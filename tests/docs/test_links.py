@@ -6,9 +6,9 @@ import re
 from urllib.parse import urlsplit
 
 import pytest
+from commands import without_blocks
 from test_fragments import DOCUMENTS, ROOT
 
-BLOCK = re.compile(r"(?ms)^ *```.*?^ *```$")
 LINK = re.compile(r"\]\((https?://[^)]*)\)|<(https?://[^>]*)>")
 
 # Addresses of the reader's own machine.
@@ -16,7 +16,7 @@ LOCAL = ("127.0.0.1", "localhost")
 
 
 def links(text: str) -> list[str]:
-    found = [one or other for one, other in LINK.findall(BLOCK.sub("", text))]
+    found = [one or other for one, other in LINK.findall(without_blocks(text))]
     return [link for link in found if urlsplit(link).hostname not in LOCAL]
 
 

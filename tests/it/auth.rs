@@ -86,18 +86,15 @@ fn only_known_senders_are_let_in_and_secrets_appear_nowhere() {
     sink.wait_until("both ways in are open to who is known", |sink| {
         sink.logs().len() == 2
     });
-    let is_idle = |gateway: &Gateway| gateway.own_metric("tidegate_held_items", &[]) == 0.0;
-    wait_until(SOON, "both are sent", || is_idle(&known));
 
     let unknown = sender(other, admins[1], grpc, http_port, "wr0ng-token", "wr0ng-word");
     send(other);
-    wait_until(SOON, "both are refused", || is_idle(&unknown));
     // Both ends of both ways in agree on what was let in and what was not.
     for (gateway, admin, fate) in [
         (&known, admins[0], "out"),
         (&unknown, admins[1], "dropped rejected"),
     ] {
-        let ledgers = Ledgers::agreed(gateway, admin);
+        let ledgers = Ledgers::at_rest(gateway, admin);
         assert_eq!(ledgers.of("receivers::otlp", "logs"), [("accepted", 1)]);
         for exporter in ["exporters::otlp", "exporters::otlphttp"] {
             let mut expected = [("in", 1), (fate, 1)];

@@ -12,7 +12,7 @@ use tempfile::TempDir;
 
 use super::collector::valid_files;
 use super::examples::examples;
-use super::kit::command::{Finished, finished, validate};
+use super::kit::command::{result, validate};
 use super::kit::gateway::tidegate;
 use super::kit::{Script, plugins, testenv};
 
@@ -25,12 +25,6 @@ fn print(file: &Path) -> Command {
         .env("QUICKSTART_RINGS", "/tmp")
         .env("PLUGIN_DIR", plugins::examples());
     command
-}
-
-/// The exit code, standard output and standard error.
-fn result(command: &mut Command) -> (Option<i32>, String, String) {
-    let Finished { code, output, errors } = finished(command);
-    (code, output, errors)
 }
 
 #[test]

@@ -121,7 +121,7 @@ impl Hop {
 
     /// Waits until nothing is held any more.
     fn wait_for_idle(&self) -> ItemCounts {
-        wait_until(SOON, "nothing is held", || self.item_counts().held == 0);
+        self.gateway.wait_for_idle();
         self.item_counts()
     }
 }

@@ -104,9 +104,7 @@ exporters:
 
     /// Everything has come to its end, and both ends say the same of it.
     fn agrees(&mut self, items: u64, rejected: u64) {
-        wait_until(SOON, "nothing is held", || {
-            self.gateway.own_metric("tidegate_held_items", &[]) == 0.0
-        });
+        self.gateway.wait_for_idle();
         let mut sinks = std::mem::take(&mut self.sinks);
         for (exporter, encoding, sink) in &mut sinks {
             let counts = sink.counts();
@@ -196,9 +194,7 @@ fn troubles(gateway: &Gateway) -> serde_json::Value {
 
 /// The API and the metrics say that the exporter dropped one of two requests, and delivered the other.
 fn one_of_two_requests_was_rejected(gateway: &Gateway, admin: u16, exporter: &str) {
-    let held = || gateway.own_metric("tidegate_held_items", &[]);
-    wait_until(SOON, "nothing is held", || held() == 0.0);
-    let ledgers = Ledgers::agreed(gateway, admin);
+    let ledgers = Ledgers::at_rest(gateway, admin);
     let accepted = [("accepted", 2 * POINTS)];
     assert_eq!(ledgers.of("receivers::otlp", "metrics"), accepted);
     let counts = ledgers.of(&format!("exporters::{exporter}"), "metrics");
@@ -334,7 +330,7 @@ fn denied_remote_writes_are_kept_and_probed_where_that_is_wanted() {
     peer.answer(Reply::default());
     wait_until(SOON, "all is delivered", || sent() == 3 * POINTS);
     assert_eq!((denied(), dropped()), (0.0, 0.0));
-    let ledgers = Ledgers::agreed(&gateway, admin);
+    let ledgers = Ledgers::at_rest(&gateway, admin);
     assert_eq!(
         ledgers.of("exporters::prometheusremotewrite", "metrics"),
         [("in", 3 * POINTS), ("out", 3 * POINTS)]
@@ -390,7 +386,7 @@ fn a_queue_on_disk_counts_and_keeps_its_items_and_logs_their_end() {
     assert_eq!(sink.points().len() as u64, all);
     let sent = || gateway.own_metric("otelcol_exporter_sent_metric_points", &[]) as u64;
     wait_until(SOON, "all is sent", || sent() == all);
-    let ledgers = Ledgers::agreed(&gateway, admin);
+    let ledgers = Ledgers::at_rest(&gateway, admin);
     let counts = ledgers.of("exporters::otlphttp", "metrics");
     assert_eq!(counts, [("out", all), ("restored", all)]);
     assert_eq!(gateway.own_metric("tidegate_storage_backlog_items", &[]), 0.0);
@@ -419,7 +415,7 @@ fn the_first_point_of_a_stream_that_becomes_a_delta_is_not_sent() {
     assert_eq!(post(port, "/v1/metrics", &total(2)), 200);
     wait_until(SOON, "the increase is sent", || sent() == 1.0);
     assert_eq!((sink.points().len(), absorbed()), (1, 1.0));
-    let ledgers = Ledgers::agreed(&gateway, admin);
+    let ledgers = Ledgers::at_rest(&gateway, admin);
     assert_eq!(
         ledgers.of("exporters::otlphttp", "metrics"),
         [("absorbed", 1), ("in", 2), ("out", 1)]

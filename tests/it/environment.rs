@@ -10,7 +10,7 @@ use std::path::Path;
 use serde_json::Value;
 use tempfile::TempDir;
 
-use super::kit::command::finished;
+use super::kit::command::{self, finished, result};
 use super::kit::free_port;
 use super::kit::gateway::tidegate;
 
@@ -33,14 +33,7 @@ service:
 /// The exit code, standard output and standard error of `validate` in a directory.
 fn validate(directory: &Path, text: &str, arguments: &[&str]) -> (Option<i32>, String, String) {
     fs::write(directory.join("gateway.yaml"), text).unwrap();
-    let mut command = tidegate();
-    command
-        .current_dir(directory)
-        .args(["validate", "--config", "gateway.yaml"])
-        .args(arguments);
-    let output = command.output().unwrap();
-    let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
-    (output.status.code(), text(output.stdout), text(output.stderr))
+    result(command::validate(directory, Path::new("gateway.yaml")).args(arguments))
 }
 
 /// The names of all files in a directory.

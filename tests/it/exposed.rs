@@ -10,6 +10,7 @@ use prost::Message;
 use serde_json::Value as Json;
 use tidegate_exposition::{Event, Format, Labels, Options, Parser};
 
+use super::kit::command::result;
 use super::kit::fixture::every_kind;
 use super::kit::gateway::tidegate;
 use super::kit::{Gateway, QueryApi, SOON, Target, free_port, http, wait_for, wait_until};
@@ -259,11 +260,7 @@ const PAGE: &str = "# TYPE requests_total counter\nrequests_total{code=\"200\"} 
 /// Exit code, standard output and standard error of a command that asks the gateway.
 fn command(admin: QueryApi, arguments: &[&str]) -> (Option<i32>, String, String) {
     let endpoint = format!("127.0.0.1:{}", admin.port());
-    let mut command = tidegate();
-    let output = command.args(arguments).args(["--endpoint", &endpoint]).output();
-    let output = output.expect("it starts");
-    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    (output.status.code(), text(&output.stdout), text(&output.stderr))
+    result(tidegate().args(arguments).args(["--endpoint", &endpoint]))
 }
 
 /// Standard output of a command that succeeds without a word on standard error.

@@ -2,6 +2,7 @@
 
 //! The query API of the gateway: what its clients ask, against what a real Prometheus says that scrapes the gateway.
 
+use super::kit::command::result;
 use super::kit::gateway::tidegate;
 use super::kit::{Gateway, Prometheus, SOON, free_port, http, testenv};
 use serde_json::Value as Json;
@@ -263,13 +264,12 @@ fn promtool_and_a_dashboard_can_use_it_as_a_data_source() {
 
 /// Exit code, standard output and standard error of `tidegate query`.
 fn command(scene: &Scene, arguments: &[&str]) -> (Option<i32>, String, String) {
-    let output = tidegate()
-        .args(["query", "--endpoint", &format!("127.0.0.1:{}", scene.admin)])
-        .args(arguments)
-        .output()
-        .expect("it starts");
-    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    (output.status.code(), text(&output.stdout), text(&output.stderr))
+    let endpoint = format!("127.0.0.1:{}", scene.admin);
+    result(
+        tidegate()
+            .args(["query", "--endpoint", &endpoint])
+            .args(arguments),
+    )
 }
 
 #[test]

@@ -369,9 +369,7 @@ fn reloads_under_load_lose_and_double_nothing_and_cut_no_connection() {
         gateway.own_metric("tidegate_dropped_items_total", &["otlphttp"]),
         0.0
     );
-    wait_until(SOON, "nothing is held", || {
-        gateway.own_metric("tidegate_held_items", &["otlphttp"]) == 0.0
-    });
+    gateway.wait_for_idle();
     let delivered = gateway.own_metric(
         "tidegate_component_items_total",
         &["exporters::otlphttp", "flow=\"out\""],

@@ -89,21 +89,20 @@ service:
         let gateway = Gateway::start_with(&config, |command| {
             command.args(arguments);
         });
-        let lines = |log: &str, (message, field): &(&str, String)| {
+        let count_of = |log: &str, (message, field): &(&str, String)| {
             let has_both = |line: &&str| line.contains(&format!(" {message} ")) && line.contains(field);
             log.lines().filter(has_both).count()
         };
         // A thread lists the directories of cells, so its line may come after the start.
         wait_until(SOON, "all expected lines", || {
             let log = gateway.stderr().text();
-            expected.iter().all(|line| lines(&log, line) > 0)
+            expected.iter().all(|line| count_of(&log, line) > 0)
         });
         let log = gateway.stop();
         for line in &all {
-            let count = usize::from(expected.contains(line));
             assert_eq!(
-                lines(&log, line),
-                count,
+                count_of(&log, line),
+                usize::from(expected.contains(line)),
                 "{logs} {arguments:?}: {line:?} in {log}"
             );
         }

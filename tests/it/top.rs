@@ -43,6 +43,7 @@ service:
         text = String::from_utf8(output.stdout).expect("text");
         text.contains("\n    3 refused: the queue of exporter otlp is full\n")
     });
+    // Nothing takes the items that a stop would try to send.
     gateway.kill();
 }
 
@@ -98,7 +99,7 @@ service:
     assert!(percent.parse::<u32>().is_ok(), "{text}");
     // The peer, the API and the metrics have the numbers that the command shows.
     assert_eq!(sink.points().len(), 3);
-    let ledgers = Ledgers::agreed(&gateway, admin);
+    let ledgers = Ledgers::at_rest(&gateway, admin);
     assert_eq!(ledgers.of("receivers::otlp", "metrics"), [("accepted", 3)]);
     assert_eq!(ledgers.of("exporters::otlp", "metrics"), [("in", 3), ("out", 3)]);
     gateway.stop();

@@ -259,6 +259,8 @@ def test_the_pod_monitor_of_the_chart_is_a_job(api: server.Server, account: str,
         try:
             api.create(monitor)
             server.wait_until("the pod of the chart is scraped", lambda: any('pod="agent-1"' in line for line in lines(page)))
+            of_state = lambda state: running.metric("tidegate_scrape_targets", f'state="{state}"')  # noqa: E731
+            server.wait_until("it is the only target", lambda: [*map(of_state, ("up", "down", "unknown"))] == [1, 0, 0])
             (line,) = lines(page)
             assert f'job="{kit.NAMESPACE}/{monitor["metadata"]["name"]}"' in line and 'endpoint="metrics"' in line
         finally:

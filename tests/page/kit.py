@@ -101,6 +101,19 @@ def wait_for(what: str, condition: Callable[[], Any], seconds: float = 20) -> An
     raise AssertionError(f"{what}: not within {seconds} s")
 
 
+def terminate(*processes: subprocess.Popen[Any]) -> None:
+    """Ends processes by SIGTERM. Kills those that still run after 20 s, and fails."""
+    for process in processes:
+        process.terminate()
+    try:
+        for process in processes:
+            process.wait(timeout=20)
+    finally:
+        for process in processes:
+            process.kill()
+            process.wait()
+
+
 def free_ports(count: int) -> list[int]:
     sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
     ports = [one.getsockname()[1] for one in sockets]
@@ -143,20 +156,21 @@ class Gateway:
         self.processes: list[subprocess.Popen[bytes]] = []
 
     def __enter__(self) -> "Gateway":
-        self.start("run", "--config", self.config)
-        wait_for("the gateway", self.answers)
-        if self.is_loaded:
-            self.start("ring", "sim", "--directory", self.directory / "rings", "--agents", "2", "--rate", "50")
-            threading.Thread(target=self.send, daemon=True).start()
+        try:
+            self.start("run", "--config", self.config)
+            wait_for("the gateway", self.answers)
+            if self.is_loaded:
+                self.start("ring", "sim", "--directory", self.directory / "rings", "--agents", "2", "--rate", "50")
+                threading.Thread(target=self.send, daemon=True).start()
+        except BaseException:
+            self.__exit__()
+            raise
         return self
 
     def __exit__(self, *_: object) -> None:
         self.stopping.set()
-        for process in self.processes:
-            process.terminate()
-        for process in self.processes:
-            process.wait(timeout=20)
         self.log.close()
+        terminate(*self.processes)
 
     def start(self, *arguments: str | Path) -> None:
         process = subprocess.Popen([program("binary"), *map(str, arguments)], stdout=self.log, stderr=self.log)

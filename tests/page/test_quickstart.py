@@ -51,5 +51,4 @@ def test_all_views_and_the_tap_show_the_simulated_node(browser: Browser, tmp_pat
             expect(page.locator("main")).to_contain_text("agent_")
             assert watched.errors == []
     finally:
-        process.terminate()
-        process.wait(timeout=20)
+        kit.terminate(process)

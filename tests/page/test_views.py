@@ -67,10 +67,10 @@ def test_the_lines_of_the_graph_go_on_behind_a_view_without_counters(watched: ki
         page.evaluate("location.hash = '#/rules'")
     topics = parse_qs(urlsplit(stream.value.url).query)["topic"]
     assert topics == ["status/health", "rules", "alerts"]
-    page.wait_for_timeout(5_000)
+    page.wait_for_timeout(8_000)
     page.evaluate("location.hash = '#/graph'")
-    # Without the seconds between, the line would have three points more by then.
-    kit.wait_for("the line", lambda: points() >= before + 5, 2)
+    # A line has a point a second. Without the seconds between, it would have at most six points more by then.
+    kit.wait_for("the line", lambda: points() >= before + 7, 4)
 
 
 def test_refused_items_are_counted_where_a_reader_looks_first(watched: kit.Watched) -> None:

@@ -66,7 +66,10 @@ def main():
     printer.settled.wait(options.timeout_s)
     complete = printer.left <= 0
     reader.send_signal(signal.SIGINT)
-    status = reader.wait(timeout=10)
+    try:
+        status = reader.wait(timeout=10)
+    finally:
+        reader.kill()
     printer.join()
     return status or (0 if complete else EXIT_TIMED_OUT)
 

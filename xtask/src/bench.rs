@@ -78,7 +78,7 @@ impl Programs {
         Self::build("dev", "debug", COUNTED, test::build_gateway)
     }
 
-    /// `folder` is the one of the gateway, and has another name than its profile if that is `dev`.
+    /// `folder` has the gateway: cargo writes what it builds with the profile `dev` to `debug`.
     fn build(
         profile: &str,
         folder: &str,

@@ -134,8 +134,7 @@ service:
         gateway.kill();
     }
     let gateway = Gateway::start(&yaml(&sink.endpoint()));
-    let held = || gateway.own_metric("tidegate_held_items", &["exporters::otlphttp"]);
-    wait_until(SOON, "nothing is held", || held() == 0.0);
+    gateway.wait_for_idle();
     // Points that were delivered just before a kill come again.
     let deltas: BTreeSet<_> = sink
         .points()

@@ -29,6 +29,12 @@ pub(crate) fn finished(command: &mut Command) -> Finished {
     }
 }
 
+/// The exit code, standard output and standard error of a command.
+pub(crate) fn result(command: &mut Command) -> (Option<i32>, String, String) {
+    let Finished { code, output, errors } = finished(command);
+    (code, output, errors)
+}
+
 /// `tidegate validate` of a file, in a directory.
 pub(crate) fn validate(directory: &Path, file: &Path) -> Command {
     let mut command = tidegate();

@@ -4,7 +4,7 @@
 
 use super::http::{self, Response};
 use super::process::{Process, Transcript};
-use super::{SOON, free_port};
+use super::{SOON, free_port, wait_until};
 use rustix::process::Signal;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -145,6 +145,13 @@ impl Gateway {
                 value.parse::<f64>().expect("a sample ends in its value")
             })
             .sum()
+    }
+
+    /// Waits until no component holds items.
+    pub(crate) fn wait_for_idle(&self) {
+        wait_until(SOON, "nothing is held", || {
+            self.own_metric("tidegate_held_items", &[]) == 0.0
+        });
     }
 
     /// Waits until `holds`; fails at once if the gateway ends before.

@@ -37,11 +37,22 @@ impl Ledgers {
     /// # Panics
     /// If they never do.
     pub(crate) fn agreed(gateway: &Gateway, admin: u16) -> Self {
+        Self::agreed_when(gateway, admin, |_| true)
+    }
+
+    /// As [`Self::agreed`], and waits until no component holds items.
+    pub(crate) fn at_rest(gateway: &Gateway, admin: u16) -> Self {
+        Self::agreed_when(gateway, admin, |all| {
+            all.0.values().all(|counts| !counts.contains_key("held"))
+        })
+    }
+
+    fn agreed_when(gateway: &Gateway, admin: u16, is_wanted: impl Fn(&Self) -> bool) -> Self {
         let started = Instant::now();
         loop {
             let graph = QueryApi::at(admin).get("/api/v1/status/graph", &[]);
             let (api, metrics) = (Self::of_graph(&graph), Self::of_page(&gateway.own_metrics()));
-            if api == metrics && api.unbalanced().is_none() {
+            if api == metrics && api.unbalanced().is_none() && is_wanted(&api) {
                 return api;
             }
             assert!(
