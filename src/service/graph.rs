@@ -6,7 +6,6 @@ use std::sync::Arc;
 
 use super::builder::Builder;
 pub use super::member::GraphMember;
-use super::member::Instance;
 use super::plan::Plan;
 use super::{cycles, writers};
 use crate::component::graph_metrics::GraphMetrics;

@@ -42,7 +42,7 @@ async fn a_scrape_waits_until_the_page_has_the_tables_of_the_graph() {
     let table = live_table("processors::aggregate@metrics", 3);
     let handle = TableHandle::new(&table);
     handle.open();
-    let mut scrape = std::pin::pin!(rig.scrape());
+    let mut scrape = Box::pin(rig.scrape());
     let early = tokio::time::timeout(Duration::from_millis(100), &mut scrape).await;
     assert_eq!(early.ok(), None, "the answer misses the series of the table");
     rig.exporter.show_tables(vec![handle]);
