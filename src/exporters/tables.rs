@@ -24,8 +24,16 @@ pub(super) struct ExporterTables {
     pub(super) live: Mutex<Vec<TableHandle>>,
     /// The owners of tables that it showed until the last change. They push their last snapshots.
     former: Mutex<Vec<Arc<str>>>,
-    /// Whether it has the tables of earlier components. A reload starts an exporter before the components that it reads.
-    are_shown: watch::Sender<bool>,
+    state: watch::Sender<State>,
+}
+
+/// Whether an exporter has the tables of earlier components. A reload starts it before the components that it reads.
+#[derive(Clone, Copy, PartialEq)]
+enum State {
+    Waiting,
+    Shown,
+    /// It stops, and never got them.
+    Ended,
 }
 
 /// The table of the exporter that a reload replaces, if its limits stay; else an empty one.
@@ -57,19 +65,27 @@ impl ExporterTables {
             own,
             live: Mutex::default(),
             former: Mutex::default(),
-            are_shown: watch::Sender::new(false),
+            state: watch::Sender::new(State::Waiting),
         }
     }
 
-    /// Whether it has the tables of earlier components: what it says without them would miss their series.
-    pub(super) fn are_shown(&self) -> bool {
-        *self.are_shown.borrow()
+    /// Waits for the tables of earlier components. Returns false if the exporter stops before.
+    pub(super) async fn wait_until_shown(&self) -> bool {
+        let mut states = self.state.subscribe();
+        let state = states.wait_for(|state| *state != State::Waiting).await;
+        // The sender lives as long as `self`.
+        state.is_ok_and(|state| *state == State::Shown)
     }
 
-    /// Waits for the tables of earlier components.
-    pub(super) async fn wait_until_shown(&self) {
-        // An error means that the sender is gone, but it lives as long as `self`.
-        let _ = self.are_shown.subscribe().wait_for(|are_shown| *are_shown).await;
+    /// Ends all waits for the tables.
+    pub(super) fn end_waits(&self) {
+        self.state.send_if_modified(|state| {
+            let waits = *state == State::Waiting;
+            if waits {
+                *state = State::Ended;
+            }
+            waits
+        });
     }
 
     /// The tables that can be read now: the own one is the last.
@@ -78,12 +94,9 @@ impl ExporterTables {
     }
 
     pub(super) fn show(&self, handles: Vec<TableHandle>) {
-        for handle in &handles {
-            tracing::debug!(owner = %handle.owner(), "serving its live table");
-        }
         let former = std::mem::replace(&mut *self.live.lock(), handles);
         *self.former.lock() = former.iter().map(|handle| handle.owner().clone()).collect();
-        self.are_shown.send_replace(true);
+        self.state.send_replace(State::Shown);
     }
 
     /// Whether the batch only repeats a table that the exporter reads itself.

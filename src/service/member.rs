@@ -134,20 +134,40 @@ impl GraphMember {
             .for_each(|downstream| downstream.set(state));
     }
 
-    /// Lists the table of the member, which has started, and lets its readers see it.
-    pub fn publish_table(&self, shared: &Shared) {
-        if let Some(handle) = &self.table {
-            handle.open();
-            if let Some(table) = handle.table() {
-                shared.tables.add(table);
-            }
+    /// Lists the table and the composites of the member, which has started, and lets its readers see them.
+    pub fn publish(&self, shared: &Shared) {
+        self.table.iter().for_each(TableHandle::open);
+        if let Some(table) = self.listed_table() {
+            shared.tables.add(table);
+        }
+        for composite in self.lifecycle().composites() {
+            shared.composites.add(composite.clone());
+            composite.set_listed(true);
         }
     }
 
-    /// Takes the table of the member, which has stopped, off the list. Exporters that are still running show it.
-    pub fn withdraw_table(&self, shared: &Shared) {
-        if let Some(table) = self.table.as_ref().and_then(TableHandle::table) {
+    /// Takes the table and the composites of the member, which has stopped, off the lists. Exporters that are still running
+    /// show the table.
+    pub fn withdraw(&self, shared: &Shared) {
+        if let Some(table) = self.listed_table() {
             shared.tables.remove(&table);
         }
+        for composite in self.lifecycle().composites() {
+            shared.composites.remove(composite);
+            composite.set_listed(false);
+        }
+    }
+
+    /// The table that the member lists, if its handle is open. The table of a `rules` receiver is that of an extension, which
+    /// lists it.
+    pub(super) fn listed_table(&self) -> Option<Arc<Table>> {
+        let handle = self.table.as_ref()?;
+        (**handle.owner() == *self.path).then(|| handle.table()).flatten()
+    }
+
+    /// Whether it shows the table of another member.
+    pub(super) fn shows_table_of(&self, other: &Self) -> bool {
+        let tables = self.table.as_ref().zip(other.table.as_ref());
+        tables.is_some_and(|(own, other)| own.has_table_of(other))
     }
 }

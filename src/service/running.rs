@@ -54,7 +54,7 @@ impl Running {
         for member in graph.members {
             let started = start(&member).await;
             if started.is_ok() {
-                member.publish_table(&running.shared);
+                member.publish(&running.shared);
             }
             running.members.push(member);
             if let Err(error) = started {
@@ -107,10 +107,10 @@ pub(super) async fn stop_all(members: &[GraphMember], shared: &Shared, deadline:
         .iter()
         .for_each(|member| member.set_downstreams(DownstreamState::Leaving));
     stop_each(members, deadline, STOP_GRACE).await;
-    members.iter().for_each(|member| member.withdraw_table(shared));
+    members.iter().for_each(|member| member.withdraw(shared));
 }
 
-/// The same with another grace, and without a change of the downstreams and of the list of tables.
+/// The same with another grace, and without a change of the downstreams and of what is listed.
 pub(super) async fn stop_each(members: &[GraphMember], deadline: Instant, grace: Duration) {
     for member in members.iter().rev() {
         tracing::debug!(component = %member.path, "stopping");

@@ -108,7 +108,7 @@ service: {{pipelines: {pipelines}}}"
             .unwrap_or_else(|errors| panic!("{yaml} should build: {errors:?}"));
         graph.show_tables();
         for member in &graph.members {
-            member.publish_table(&shared);
+            member.publish(&shared);
         }
         let named = View::of(&shared).named_tables().into_iter();
         let named = named.filter(|named| named.table.owner().starts_with("processors::"));

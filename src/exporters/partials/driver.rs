@@ -79,9 +79,7 @@ impl PageDriver {
                     Some(event) => self.take(event),
                     None => return tracing::error!(exporter = %self.base.id, "the engine of the cluster has ended"),
                 },
-                _ = ticks.tick() => if self.tables.are_shown() {
-                    self.update().await;
-                },
+                _ = ticks.tick() => self.update().await,
                 _ = stop.changed() => break,
             }
         }

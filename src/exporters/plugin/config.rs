@@ -130,7 +130,7 @@ impl Decode for VersionRange {
         let parsed = text.parse();
         let wrong = |error| {
             cx.at(node)
-                .error(format!("{} is not a range of versions: {error}", node.shown()))
+                .error(format!("{} is not a range of versions: {error}", node.shown()));
         };
         parsed.map(Self).map_err(wrong).ok()
     }

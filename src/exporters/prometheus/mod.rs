@@ -190,6 +190,7 @@ impl Lifecycle for Prometheus {
     }
 
     async fn stop(&self, deadline: Instant) {
+        self.views.end_waits();
         self.server.stop(deadline).await;
         self.worker.stop(deadline).await;
     }

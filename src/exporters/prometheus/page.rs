@@ -192,9 +192,10 @@ impl Pages {
         pages.next().await
     }
 
-    /// Waits until pages have all series. While a reload runs, the page listens before the components that it reads have started.
-    pub(super) async fn wait_until_complete(&self) {
-        self.views.wait_until_shown().await;
+    /// Waits until pages have all series. While a reload runs, the page listens before the components that it reads have
+    /// started. Returns false if the exporter stops before.
+    pub(super) async fn wait_until_complete(&self) -> bool {
+        self.views.wait_until_shown().await
     }
 
     /// Bytes of all contents that are there: the newest, and those that some scraper has not read yet.

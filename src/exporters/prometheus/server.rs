@@ -98,12 +98,14 @@ impl Scrapes {
     }
 
     async fn scrape(&self, headers: &HeaderMap, client: Option<SenderKey>) -> Answer {
+        if !self.pages.wait_until_complete().await {
+            return pages::busy("the reload that began this page has failed");
+        }
         let health = &self.shared.health;
         let shown_until = health.shown_until();
         if let Some(why) = health.unready() {
             return pages::busy(&why);
         }
-        self.pages.wait_until_complete().await;
         let agreed = Agreed::on(&joined(headers, ACCEPT), self.with_openmetrics);
         let coding = accept::coding(&joined(headers, ACCEPT_ENCODING), &CODINGS);
         let unrendered = || failed("the scrape could not be rendered\n");

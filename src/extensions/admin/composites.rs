@@ -160,7 +160,13 @@ async fn one(
         let mut news = JoinSet::new();
         for watched in named {
             let mut follow = watched.follow().after(seq).only(wants.clone());
-            news.spawn(async move { drop(follow.next().await) });
+            let watched = watched.clone();
+            news.spawn(async move {
+                tokio::select! {
+                    _ = follow.next() => {}
+                    () = watched.unlisted() => {}
+                }
+            });
         }
         tokio::select! {
             _ = news.join_next() => {}
@@ -221,17 +227,18 @@ fn watch(
 }
 
 async fn publish(watched: Arc<Watched>, mut follow: Follow, to: Backlog<Event>, stopping: CancellationToken) {
-    // The stream has ended already, or ends with this task. A stop also ends a wait for a slow reader.
-    let _ = stopping
-        .run_until_cancelled(publish_all(&watched, &mut follow, &to))
-        .await;
+    // With a stop, the stream ends with this task. A stop also ends a wait for a slow reader.
+    let published = stopping.run_until_cancelled(publish_all(&watched, &mut follow, &to));
+    if let Some(Err(why)) = published.await {
+        to.end(why);
+    }
 }
 
 /// The last message to a reader whose stream ends.
 pub(super) fn last_word(why: Ended) -> Option<Event> {
     match why {
         Ended::Gone | Ended::Stopping => None,
-        Ended::Slow | Ended::Memory => Some(Event::named(
+        Ended::Replaced | Ended::Slow | Ended::Memory => Some(Event::named(
             "ended",
             &json!({"error": why.to_string()}).to_string(),
         )),
@@ -244,6 +251,7 @@ async fn publish_all(watched: &Watched, follow: &mut Follow, to: &Backlog<Event>
         let event = tokio::select! {
             event = follow.next() => Some(event),
             () = tokio::time::sleep(ALIVE) => None,
+            () = watched.unlisted() => return Err(Ended::Replaced),
             ended = to.ended() => return Err(ended),
         };
         let place = to.reserve(event.as_ref().map_or(0, WatchEvent::weight)).await?;

@@ -309,8 +309,6 @@ impl RulesExtension {
                 let kept = kept_alerts(&groups).filter(|kept| !is_same(kept, &written));
                 let written_now = kept.clone().unwrap_or_default();
                 let attending = in_background(move || {
-                    // The `rules` receiver takes the table off the list when it stops.
-                    engine.shared.tables.add(engine.recorded.table().clone());
                     engine.recorded.table().expire(unix_now());
                     file.zip(kept).map(|(file, kept)| file.write(&kept))
                 });
@@ -392,7 +390,7 @@ impl Lifecycle for RulesExtension {
         self.open(!has_predecessor).await?;
         let (recorded, shared) = (&self.engine.recorded, &self.base.shared);
         recorded.limit(self.config.max_series);
-        shared.tables.add(recorded.table().clone());
+        recorded.list();
         RuleReporters::of(shared).add(self.reporter.clone());
         for missing in &self.loaded.missing {
             tracing::warn!(extension = %self.base.id, glob = missing, "no rule file matches");
@@ -421,9 +419,7 @@ impl Lifecycle for RulesExtension {
         self.stopping_senders.cancel();
         let senders = std::mem::take(&mut *self.senders.lock());
         end(senders, deadline).await;
-        let shared = &self.base.shared;
-        RuleReporters::of(shared).remove(&self.reporter);
-        shared.tables.remove(self.engine.recorded.table());
+        RuleReporters::of(&self.base.shared).remove(&self.reporter);
         if !was_running {
             return;
         }

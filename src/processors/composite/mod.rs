@@ -245,7 +245,6 @@ impl Lifecycle for Composites {
             }
         }
         for watched in &self.watched {
-            shared.composites.add(watched.clone());
             let watched = watched.clone();
             tasks.push(tokio::spawn(async move { watched.keep_looking().await }));
         }
@@ -282,15 +281,15 @@ impl Lifecycle for Composites {
         Ok(())
     }
 
+    fn composites(&self) -> &[Arc<Watched>] {
+        &self.watched
+    }
+
     async fn stop(&self, deadline: Instant) {
         self.ticker.stop(deadline).await;
         if let Some(windows) = &self.windows {
             windows.close().await;
         }
-        let shared = &self.base.shared;
-        self.watched
-            .iter()
-            .for_each(|watched| shared.composites.remove(watched));
         let tasks = std::mem::take(&mut *self.tasks.lock());
         tasks.iter().for_each(JoinHandle::abort);
         for webhook in &self.webhooks {

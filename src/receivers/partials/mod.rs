@@ -162,12 +162,15 @@ impl Lifecycle for Partials {
         let mut tasks = vec![tokio::spawn(driver.run()), tokio::spawn(pusher.run())];
         tasks.extend(nodes.map(|nodes| tokio::spawn(nodes.run())));
         for watched in &self.composites {
-            self.base.shared.composites.add(watched.clone());
             let watched = watched.clone();
             tasks.push(tokio::spawn(async move { watched.keep_looking().await }));
         }
         *self.tasks.lock() = tasks;
         Ok(())
+    }
+
+    fn composites(&self) -> &[Arc<Watched>] {
+        &self.composites
     }
 
     /// Other replicas have the same state: nothing is handed on.
@@ -178,15 +181,11 @@ impl Lifecycle for Partials {
             // It has ended, or it panicked before.
             let _ = task.await;
         }
-        let shared = &self.base.shared;
-        self.composites
-            .iter()
-            .for_each(|watched| shared.composites.remove(watched));
         self.cluster.note_leading(false);
         self.cluster.set_turn(DeltaTurn::Hold);
         self.cluster.report(&self.base.path, None);
         self.cluster.warn(&self.base.path, None);
-        shared.health.trouble(&self.base.path, None);
+        self.base.shared.health.trouble(&self.base.path, None);
         nodes::clear(&self.base, &self.cluster);
         self.hold(None);
     }

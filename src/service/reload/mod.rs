@@ -8,8 +8,8 @@
 //! 2. Start those that may run beside the old ones. New receivers start with closed downstreams.
 //! 3. Hold pushes for a moment; stop the members that must end before new ones begin (a queue on disk, a listener, a receiver
 //!    whose port goes to an exporter), and before them all old members that push into them; start the new ones.
-//! 4. Lead all downstreams to the new graph at one moment, and show the tables of the new members. Until then, the tables of
-//!    stopped members stay visible, and new pages make their readers wait.
+//! 4. Lead all downstreams to the new graph at one moment, and show the tables and composites of the new members. Until then,
+//!    those of stopped members stay visible, and new pages make their readers wait.
 //! 5. Stop the receivers that are replaced or removed, and start their successors.
 //! 6. When the last push into the old graph has ended, stop its members. They hand on what they hold.
 //!
@@ -34,7 +34,7 @@ use super::member::Instance;
 use super::plan::Plan;
 use super::running::{Running, start_within, stop_all, stop_each};
 use crate::component::graph_metrics::GraphMetrics;
-use crate::component::{ComponentError, Consumer, DownstreamState, TableHandle, Wiring};
+use crate::component::{ComponentError, Consumer, DownstreamState, Shared, TableHandle, Wiring};
 use crate::config::Class;
 
 /// The longest wait for pushes under way, before members stop that pushes must not meet.
@@ -256,21 +256,17 @@ impl Running {
     fn commit(&mut self, change: &Change) {
         let shared = self.shared.clone();
         let old = change.rest.iter().chain(&change.receivers).chain(&self.stopped);
-        let old: Vec<_> = old.filter_map(|member| member.table.clone()).collect();
-        let new = [&change.early, &change.late, &change.revived]
-            .into_iter()
-            .flatten();
-        let new: Vec<_> = new.filter_map(|member| member.table.clone()).collect();
-        let tables =
-            |handles: &[TableHandle]| -> Vec<_> { handles.iter().filter_map(TableHandle::table).collect() };
-        // At one moment: a query sees the old tables or the new ones.
-        shared.tables.replace(&tables(&old), || {
-            new.iter().for_each(TableHandle::open);
-            change.graph.show_tables();
-            // A new instance may have the table of the old one, whose stop must not withdraw it.
-            old.iter().for_each(TableHandle::close);
-            tables(&new)
-        });
+        let old: Vec<_> = old.collect();
+        let started = change.early.iter().chain(&change.late).chain(&change.revived);
+        // Receivers that start later and go on with a table that is shown.
+        let late = change.late_receivers.iter();
+        let heirs = late.filter(|new| old.iter().any(|member| new.shows_table_of(member)));
+        show_instead(
+            &shared,
+            &old,
+            &started.chain(heirs).collect::<Vec<_>>(),
+            &change.graph,
+        );
         change.graph.connect(shared.wiring.next_number());
         self.past.push(shared.wiring.advance());
         shared.wiring.resume();
@@ -308,7 +304,7 @@ impl Running {
                 .await;
                 return Err(Failed::late(error));
             }
-            member.publish_table(&self.shared);
+            member.publish(&self.shared);
             self.members.push(member);
         }
         Ok(())
@@ -317,9 +313,10 @@ impl Running {
     /// Step 6. `drain` limits it.
     pub async fn finish(&mut self, drain: Duration) {
         let deadline = Instant::now() + drain;
-        // After a failed return to the old plan, their tables are still visible.
+        // After a failed return to the old plan, they are still visible.
         for member in self.stopped.drain(..) {
-            member.withdraw_table(&self.shared);
+            member.withdraw(&self.shared);
+            member.table.iter().for_each(TableHandle::close);
         }
         let mut have_ended = true;
         for generation in self.past.drain(..) {
@@ -365,6 +362,37 @@ impl Running {
             }
         }
     }
+}
+
+/// Shows the tables and the composites of new members instead of those of old ones, at one moment: a query sees the old ones
+/// or the new ones.
+fn show_instead(shared: &Shared, old: &[&GraphMember], new: &[&GraphMember], graph: &Graph) {
+    let handles = |members: &[&GraphMember]| -> Vec<_> {
+        members.iter().filter_map(|member| member.table.clone()).collect()
+    };
+    let tables = |members: &[&GraphMember]| -> Vec<_> {
+        members
+            .iter()
+            .filter_map(|member| member.listed_table())
+            .collect()
+    };
+    let composites = |members: &[&GraphMember]| -> Vec<_> {
+        let all = members
+            .iter()
+            .map(|member| member.lifecycle().composites().to_vec());
+        all.flatten().collect()
+    };
+    let (ending, beginning) = (composites(old), composites(new));
+    shared.tables.replace(&tables(old), || {
+        handles(new).iter().for_each(TableHandle::open);
+        graph.show_tables();
+        // A new instance may have the table of the old one, whose stop must not withdraw it.
+        handles(old).iter().for_each(TableHandle::close);
+        shared.composites.replace(&ending, || beginning.clone());
+        tables(new)
+    });
+    ending.iter().for_each(|composite| composite.set_listed(false));
+    beginning.iter().for_each(|composite| composite.set_listed(true));
 }
 
 /// The place of a class in the starting order.

@@ -117,18 +117,32 @@ fn totals_of_unchanged_rules_survive_a_change_of_others() {
     }
 }
 
-/// The reload starts a page before the aggregate whose table it shows. Readers never miss or double the totals meanwhile.
+/// A configuration with the composite `recent` of the hits, whose windows are on disk.
+fn with_durable_composite(config: &str) -> String {
+    let options =
+        "storage: file_storage, composites: [{name: recent, metric: hits, function: sum, window: 1h}]";
+    config
+        .replace(
+            "  aggregate:\n",
+            &format!("  composite: {{{options}}}\n  aggregate:\n"),
+        )
+        .replace("[aggregate]", "[composite, aggregate]")
+}
+
+/// The reload starts a page before the aggregate whose table it shows. Readers never miss or double the totals meanwhile, and
+/// always find the composite.
 #[test]
 fn pages_and_queries_keep_the_totals_while_their_components_are_replaced() {
     for storage in [false, true] {
         let (ports, sink) = (ports(), OtlpSink::start());
         let of = |page| {
             let plain = config(ports, &sink.endpoint(), Variant { page, ..BASE });
-            if storage {
+            let durable = if storage {
                 with_durable_totals(&plain)
             } else {
-                plain
-            }
+                with_storage(&plain)
+            };
+            with_durable_composite(&durable)
         };
         let live = Live::start(ports.admin, &of(""));
         let mut sender = Sender::connect(ports.input);
@@ -153,11 +167,18 @@ fn pages_and_queries_keep_the_totals_while_their_components_are_replaced() {
             let value = &answer["data"]["result"][0]["value"][1];
             assert_eq!(*value, sent.to_string(), "{answer}");
         });
+        let composites = until_over(|ports, sent| {
+            let answer = http::get(ports.admin, "/api/v1/composites/recent").expect("an answer");
+            assert_eq!(answer.status, 200, "{}", answer.text());
+            assert_eq!(answer.json()[0]["value"], sent as f64, "{}", answer.text());
+        });
         for _ in 0..3 {
-            let lines = live.applies(&with_newest(&of("const_labels: {cluster: a}")));
+            let other = of("const_labels: {cluster: a}").replace("window: 1h", "window: 2h");
+            let lines = live.applies(&with_newest(&other));
             let expected = [
                 "rebuilt exporters::prometheus",
                 "rebuilt processors::aggregate@metrics/page",
+                "rebuilt processors::composite@metrics/page",
             ];
             assert_eq!(lines, expected);
             live.applies(&of(""));
@@ -165,6 +186,7 @@ fn pages_and_queries_keep_the_totals_while_their_components_are_replaced() {
         over.store(true, SeqCst);
         pages.join().expect("pages with the totals");
         queries.join().expect("queries with the totals");
+        composites.join().expect("a composite with the sum");
         live.gateway.stop();
     }
 }
@@ -214,12 +236,15 @@ fn windows_histories_and_watchers_of_unchanged_parts_go_on() {
             .replace("[aggregate]", "[composite, aggregate]")
     };
     let live = Live::start(ports.admin, &of(""));
-    let mut watch = TcpStream::connect(("127.0.0.1", ports.admin)).expect("a listener");
-    watch.set_read_timeout(Some(SOON)).expect("a timeout");
-    watch
-        .write_all(b"GET /api/v1/composites/recent/watch HTTP/1.1\r\nhost: localhost\r\n\r\n")
-        .expect("a request");
-    let mut events = BufReader::new(watch);
+    let watch = || {
+        let mut watch = TcpStream::connect(("127.0.0.1", ports.admin)).expect("a listener");
+        watch.set_read_timeout(Some(SOON)).expect("a timeout");
+        watch
+            .write_all(b"GET /api/v1/composites/recent/watch HTTP/1.1\r\nhost: localhost\r\n\r\n")
+            .expect("a request");
+        BufReader::new(watch)
+    };
+    let mut events = watch();
     let mut sender = Sender::connect(ports.input);
     sender.send().expect("an answer");
     read_until(&mut events, "\"value\":5.0");
@@ -242,5 +267,13 @@ fn windows_histories_and_watchers_of_unchanged_parts_go_on() {
     });
     let after = asked_at(ports.admin, before);
     assert_eq!(hits_at(ports.admin, before).as_deref(), Some("5"), "{after}");
+
+    // Watchers of a composite that a reload replaces are told, and find its successor.
+    live.applies(&of("timeout: 7s").replace("window: 1m", "window: 2m"));
+    read_until(&mut events, "event: ended");
+    read_until(&mut events, "watch again");
+    let mut events = watch();
+    sender.send().expect("an answer");
+    read_until(&mut events, "\"value\":5.0");
     live.gateway.stop();
 }

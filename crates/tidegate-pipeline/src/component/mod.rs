@@ -37,6 +37,8 @@ use async_trait::async_trait;
 use tidegate_engine::Table;
 use tidegate_wal::Storage;
 
+use crate::watch::Watched;
+
 pub use brief::Brief;
 pub use cluster::{Cluster, DeltaTurn, Election};
 pub use downstream::{Downstream, DownstreamState, Generation, Wiring};
@@ -77,6 +79,12 @@ pub trait Lifecycle: Send + Sync {
     /// Stops input, hands on the held items until `deadline`, and returns when all tasks of the component have
     /// ended. The rest counts as dropped, by [`Reason::Shutdown`]. The call is safe if `start` never ran.
     async fn stop(&self, _deadline: Instant) {}
+
+    /// The composites that it computes. The service lists them in [`Shared::composites`] while it runs, and until its
+    /// successor runs.
+    fn composites(&self) -> &[Arc<Watched>] {
+        &[]
+    }
 }
 
 /// An input of data. It pushes batches into its edges and answers its peers with the results.

@@ -52,7 +52,12 @@ impl TableHandle {
     /// The table; `None` if it is not open yet or was dropped.
     pub fn table(&self) -> Option<Arc<Table>> {
         let is_open = self.is_open.load(Ordering::Acquire);
-        self.table.upgrade().filter(|_| is_open)
+        is_open.then(|| self.table.upgrade()).flatten()
+    }
+
+    /// Whether both are handles of one table.
+    pub fn has_table_of(&self, other: &Self) -> bool {
+        self.table.ptr_eq(&other.table)
     }
 }
 

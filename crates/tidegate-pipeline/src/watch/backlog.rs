@@ -48,6 +48,9 @@ pub enum Ended {
     /// The gateway stops.
     #[error("the gateway is stopping")]
     Stopping,
+    /// A reload has replaced or removed what is watched.
+    #[error("a reload has replaced or removed the composite: watch again")]
+    Replaced,
     /// The reader takes no messages.
     #[error("the reader has read nothing for too long: watch again")]
     Slow,
@@ -59,7 +62,7 @@ pub enum Ended {
 impl Ended {
     fn reason(self) -> Option<&'static str> {
         match self {
-            Self::Gone | Self::Stopping => None,
+            Self::Gone | Self::Stopping | Self::Replaced => None,
             Self::Slow => Some("slow"),
             Self::Memory => Some("memory"),
         }
@@ -363,14 +366,14 @@ impl<T> Backlog<T> {
         queue.unread > 0 && queue.since.elapsed() >= patience
     }
 
-    /// Ends the stream. Pending messages are dropped, unless the gateway stops.
+    /// Ends the stream. Pending messages are dropped, unless the gateway stops or what is watched has ended.
     pub fn end(&self, why: Ended) {
         let mut queue = self.0.lock();
         if queue.why.is_some() {
             return;
         }
         (queue.why, queue.last_word) = (Some(why), (self.0.say)(why));
-        if why == Ended::Stopping {
+        if matches!(why, Ended::Stopping | Ended::Replaced) {
             return queue.wake();
         }
         let dropped = std::mem::take(&mut queue.waiting);

@@ -56,6 +56,8 @@ pub struct Watched {
     interest: Notify,
     /// The permit to compute the expression. Queries that meet a computation use the last value.
     turn: Arc<Semaphore>,
+    /// Whether readers find it by its name.
+    is_listed: watch::Sender<bool>,
 }
 
 /// The state of the last read. Its lock is held while numbers and crossings are sent, so both leave in order.
@@ -152,6 +154,7 @@ impl Watched {
             crossings: broadcast::Sender::new(CROSSINGS),
             interest: Notify::new(),
             turn: Arc::new(Semaphore::new(1)),
+            is_listed: watch::Sender::new(true),
         }
     }
 
@@ -163,6 +166,17 @@ impl Watched {
     /// The declaration of the composite.
     pub fn declaration(&self) -> &Declaration {
         self.composite.declaration()
+    }
+
+    /// Notes whether readers find it by its name. If not, its watchers have to end.
+    pub fn set_listed(&self, is_listed: bool) {
+        self.is_listed.send_replace(is_listed);
+    }
+
+    /// Waits until a reload has replaced or removed the composite. It does not change any more then.
+    pub async fn unlisted(&self) {
+        // An error means that the sender is gone, but it lives as long as `self`.
+        let _ = self.is_listed.subscribe().wait_for(|is_listed| !is_listed).await;
     }
 
     /// The newest number.

@@ -111,6 +111,7 @@ async fn only_authenticated_clients_may_scrape() {
     };
     base.shared.services.add("doorman".to_owned(), services);
     let exporter = Prometheus::new(settings.get(), base, Arc::default(), None);
+    exporter.show_tables(Vec::new());
     exporter.start().await.unwrap();
     let rig = Rig {
         exporter,

@@ -51,6 +51,18 @@ async fn a_scrape_waits_until_the_page_has_the_tables_of_the_graph() {
 }
 
 #[tokio::test]
+async fn a_scrape_that_waits_for_tables_is_refused_at_the_stop() {
+    let rig = Rig::listen("").await;
+    let stopped = async {
+        // The scrape waits.
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        rig.exporter.stop(Instant::now() + Duration::from_secs(10)).await;
+    };
+    let ((head, _), ()) = tokio::join!(rig.ask("GET /metrics", ""), stopped);
+    assert!(head.starts_with("http/1.1 503"), "{head}");
+}
+
+#[tokio::test]
 async fn a_table_is_shown_once_it_is_open_and_its_snapshots_are_not_kept() {
     let rig = Rig::start("").await;
     let table = live_table("processors::aggregate@metrics", 3);

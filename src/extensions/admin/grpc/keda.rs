@@ -11,6 +11,7 @@ use std::time::Duration;
 use tidegate_engine::{Answer, Freshness};
 use tokio::sync::{Notify, mpsc};
 use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
 use tonic::Status;
 
 use self::trigger::{Signal, SignalSource, Trigger};
@@ -65,7 +66,7 @@ async fn publish(
     to: mpsc::Sender<Result<messages::IsActiveResponse, Status>>,
 ) {
     let mut sent = None;
-    let changes = Changes::of(&caller.api, &trigger);
+    let mut changes = Changes::of(&caller.api, &trigger);
     loop {
         if let Ok(value) = value(&caller, &trigger, QueryKind::Stream).await {
             let result = trigger.is_active(value);
@@ -78,7 +79,9 @@ async fn publish(
         }
         tokio::select! {
             () = tokio::time::sleep(INTERVAL) => {}
-            () = changes.next() => {}
+            is_whole = changes.next() => if !is_whole {
+                changes = Changes::of(&caller.api, &trigger);
+            },
             () = to.closed() => return,
             () = caller.api.stopping().cancelled() => return,
         }
@@ -88,6 +91,8 @@ async fn publish(
 /// The changes of the composites of a trigger. A trigger with a query follows none: its queries cost more.
 struct Changes {
     changed: Arc<Notify>,
+    /// Cancelled when a reload has replaced or removed a composite.
+    replaced: CancellationToken,
     /// They end with this.
     _following: JoinSet<()>,
 }
@@ -95,27 +100,35 @@ struct Changes {
 impl Changes {
     fn of(api: &Api, trigger: &Trigger) -> Self {
         let (mut following, changed) = (JoinSet::new(), Arc::new(Notify::new()));
+        let replaced = CancellationToken::new();
         for watched in trigger
             .followed()
             .flat_map(|name| named(api, name).unwrap_or_default())
         {
-            let (changed, follow) = (changed.clone(), watched.follow());
+            let (changed, replaced, follow) = (changed.clone(), replaced.clone(), watched.follow());
             let mut follow: Follow = follow.every(COMPOSITE_INTERVAL);
             following.spawn(async move {
                 loop {
-                    follow.next().await;
-                    changed.notify_one();
+                    tokio::select! {
+                        _ = follow.next() => changed.notify_one(),
+                        () = watched.unlisted() => return replaced.cancel(),
+                    }
                 }
             });
         }
         Self {
             changed,
+            replaced,
             _following: following,
         }
     }
 
-    async fn next(&self) {
-        self.changed.notified().await;
+    /// Waits for a change. Returns whether all composites are still followed.
+    async fn next(&self) -> bool {
+        tokio::select! {
+            () = self.changed.notified() => true,
+            () = self.replaced.cancelled() => false,
+        }
     }
 }
 

@@ -98,8 +98,9 @@ async fn publish(
 ) {
     let publish = publish_all(&watched, &mut follow, &to);
     // A stop also ends a wait for a slow reader.
-    if stopping.run_until_cancelled(publish).await.is_none() {
-        to.end(Ended::Stopping);
+    let published = stopping.run_until_cancelled(publish).await;
+    if let Err(why) = published.unwrap_or(Err(Ended::Stopping)) {
+        to.end(why);
     }
 }
 
@@ -108,6 +109,7 @@ async fn publish_all(watched: &Watched, follow: &mut Follow, to: &Backlog<WatchR
         to.ready().await?;
         let event = tokio::select! {
             event = follow.next() => event,
+            () = watched.unlisted() => return Err(Ended::Replaced),
             ended = to.ended() => return Err(ended),
         };
         let place = to.reserve(event.weight()).await?;

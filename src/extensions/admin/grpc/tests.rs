@@ -241,6 +241,30 @@ async fn a_watch_tells_changes_crossings_and_the_end() {
     assert!(!matches!(stream.message().await, Ok(Some(_))));
 }
 
+#[tokio::test]
+async fn a_watch_ends_when_a_reload_replaces_its_composite() {
+    let mut gateway = Gateway::start().await;
+    gateway.depth.observe("m", 4.0);
+    let watch = messages::WatchRequest {
+        name: "queue_depth".to_owned(),
+        ..messages::WatchRequest::default()
+    };
+    let mut stream: Streaming<messages::WatchResponse> =
+        gateway.stream("/tidegate.v1.Query/Watch", watch).await.unwrap();
+    assert_eq!(next(&mut stream).await.values[0].value, Some(4.0));
+    let composites = gateway.admin.base.shared.composites.list();
+    composites.iter().for_each(|one| one.set_listed(false));
+    let ended = loop {
+        match stream.message().await {
+            Ok(message) => assert!(message.is_some(), "the stream ended without a status"),
+            Err(status) => break status,
+        }
+    };
+    assert_eq!(ended.code(), Code::Unavailable, "{ended:?}");
+    assert!(ended.message().contains("watch again"), "{ended:?}");
+    gateway.admin.stop(Instant::now() + PATIENCE).await;
+}
+
 fn object(metadata: &[(&str, &str)]) -> messages::ScaledObjectRef {
     messages::ScaledObjectRef {
         name: "vllm".to_owned(),
