@@ -40,7 +40,10 @@ fn main() {
         "cargo::rustc-env=TIDEGATE_BUILT_COMMIT={}",
         commit.unwrap_or_else(unknown)
     );
-    println!("cargo::rustc-env=TIDEGATE_BUILT_DATE={}", date.unwrap_or_else(unknown));
+    println!(
+        "cargo::rustc-env=TIDEGATE_BUILT_DATE={}",
+        date.unwrap_or_else(unknown)
+    );
     println!("cargo::rustc-env=TIDEGATE_BUILT_FEATURES={}", features());
     println!(
         "cargo::rustc-env=TIDEGATE_BUILT_RUSTC={}",

@@ -216,7 +216,13 @@ async fn watch(
     }
     let mut events = 0;
     loop {
-        if screen.show(&stream.next_event().await?) {
+        let event = stream.next_event().await?;
+        if event.name == "ended" {
+            let data: Value = serde_json::from_str(&event.data).unwrap_or_default();
+            let why = data["error"].as_str().unwrap_or("the gateway ended the stream");
+            return Err(Failure::Message(printable(why)));
+        }
+        if screen.show(&event) {
             events += 1;
         }
         if most.is_some_and(|most| events >= most) {

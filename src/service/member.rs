@@ -142,24 +142,22 @@ impl GraphMember {
         }
         for composite in self.lifecycle().composites() {
             shared.composites.add(composite.clone());
-            composite.set_listed(true);
         }
     }
 
     /// Takes the table and the composites of the member, which has stopped, off the lists. Exporters that are still running
-    /// show the table.
+    /// show the table. Watchers of the composites stay until the gateway ends them.
     pub fn withdraw(&self, shared: &Shared) {
         if let Some(table) = self.listed_table() {
             shared.tables.remove(&table);
         }
         for composite in self.lifecycle().composites() {
             shared.composites.remove(composite);
-            composite.set_listed(false);
         }
     }
 
-    /// The table that the member lists, if its handle is open. The table of a `rules` receiver is that of an extension, which
-    /// lists it.
+    /// The table that the service lists for the member, if its handle is open. The table of a `rules` receiver is that of an
+    /// extension, which the service lists for this one.
     pub(super) fn listed_table(&self) -> Option<Arc<Table>> {
         let handle = self.table.as_ref()?;
         (**handle.owner() == *self.path).then(|| handle.table()).flatten()

@@ -106,12 +106,16 @@ pub(super) async fn stop_all(members: &[GraphMember], shared: &Shared, deadline:
     members
         .iter()
         .for_each(|member| member.set_downstreams(DownstreamState::Leaving));
-    stop_each(members, deadline, STOP_GRACE).await;
-    members.iter().for_each(|member| member.withdraw(shared));
+    stop_each(members, deadline, STOP_GRACE, |member| member.withdraw(shared)).await;
 }
 
-/// The same with another grace, and without a change of the downstreams and of what is listed.
-pub(super) async fn stop_each(members: &[GraphMember], deadline: Instant, grace: Duration) {
+/// The same with another grace, and without a change of the downstreams. Calls `then` when a member has stopped.
+pub(super) async fn stop_each(
+    members: &[GraphMember],
+    deadline: Instant,
+    grace: Duration,
+    then: impl Fn(&GraphMember),
+) {
     for member in members.iter().rev() {
         tracing::debug!(component = %member.path, "stopping");
         // A component that overruns its deadline must not keep the others from draining.
@@ -122,6 +126,7 @@ pub(super) async fn stop_each(members: &[GraphMember], deadline: Instant, grace:
         {
             tracing::warn!(component = %member.path, "did not stop in time and was abandoned");
         }
+        then(member);
     }
 }
 

@@ -11,7 +11,6 @@ use parking_lot::Mutex;
 use tidegate_engine::{Attributes, Data, Limits, Point, Resource, Rule, Scope, Series, Table, UnixNanos};
 use tidegate_exposition::MetricType;
 use tidegate_pipeline::batch::{Batch, Points};
-use tidegate_pipeline::component::shared::Registry;
 use tidegate_pipeline::component::{Entry, Shared};
 use tidegate_promql::{Labels, Millis, NAME};
 
@@ -36,8 +35,6 @@ struct AllRecorded(Mutex<HashMap<String, Weak<RecordedSeries>>>);
 /// The recorded series of one extension. Instances of the extension that follow each other share them.
 pub struct RecordedSeries {
     table: Arc<Table>,
-    /// The list of the gateway's tables.
-    tables: Registry<Table>,
     max_series: AtomicUsize,
     /// The series of labels that have a value now.
     known: Mutex<HashMap<Labels, Arc<Series>>>,
@@ -53,12 +50,6 @@ pub struct LostSamples {
     pub over_limit: usize,
     /// Samples that a pipeline refused. Queries see them.
     pub refused: usize,
-}
-
-impl Drop for RecordedSeries {
-    fn drop(&mut self) {
-        self.tables.remove(&self.table);
-    }
 }
 
 impl RecordedSeries {
@@ -79,7 +70,6 @@ impl RecordedSeries {
         let table = Table::new(format!("extensions::{extension}"), vec![Rule::newest()], limits);
         let recorded = Arc::new(Self {
             table: Arc::new(table.bounded_by(shared.memory.bounds_of_tables())),
-            tables: shared.tables.clone(),
             max_series: AtomicUsize::new(usize::MAX),
             known: Mutex::default(),
             resource: Arc::default(),
@@ -104,11 +94,6 @@ impl RecordedSeries {
     /// The table of the series.
     pub fn table(&self) -> &Arc<Table> {
         &self.table
-    }
-
-    /// Lists the table until the last owner drops this: an instance of the extension, or a receiver.
-    pub fn list(&self) {
-        self.tables.add(self.table.clone());
     }
 
     /// The number of series that have a value now.

@@ -249,10 +249,12 @@ async fn publish_all(watched: &Watched, follow: &mut Follow, to: &Backlog<Event>
     loop {
         to.ready().await?;
         let event = tokio::select! {
-            event = follow.next() => Some(event),
-            () = tokio::time::sleep(ALIVE) => None,
-            () = watched.unlisted() => return Err(Ended::Replaced),
+            biased;
             ended = to.ended() => return Err(ended),
+            event = follow.next() => Some(event),
+            // When all that it had to say has been sent.
+            () = watched.unlisted() => return Err(Ended::Replaced),
+            () = tokio::time::sleep(ALIVE) => None,
         };
         let place = to.reserve(event.as_ref().map_or(0, WatchEvent::weight)).await?;
         let event = match event {

@@ -24,7 +24,7 @@ use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use parking_lot::Mutex;
-use tidegate_engine::clock;
+use tidegate_engine::{Table, clock};
 use tidegate_promql::Millis;
 use tokio::task::JoinHandle;
 use tokio::time::{MissedTickBehavior, interval, sleep, timeout_at};
@@ -373,6 +373,10 @@ async fn end(tasks: Vec<JoinHandle<()>>, deadline: Instant) {
 }
 
 impl Extension for RulesExtension {
+    fn table(&self) -> Option<&Arc<Table>> {
+        Some(self.engine.recorded.table())
+    }
+
     /// `admin` may be built later than the rules. In a reload, the old instance must not stop for rules that can't run.
     fn check_needs(&self) -> Result<(), ComponentError> {
         self.check_history()
@@ -388,10 +392,8 @@ impl Lifecycle for RulesExtension {
     async fn start(&self) -> Result<(), ComponentError> {
         let has_predecessor = self.adopt();
         self.open(!has_predecessor).await?;
-        let (recorded, shared) = (&self.engine.recorded, &self.base.shared);
-        recorded.limit(self.config.max_series);
-        recorded.list();
-        RuleReporters::of(shared).add(self.reporter.clone());
+        self.engine.recorded.limit(self.config.max_series);
+        RuleReporters::of(&self.base.shared).add(self.reporter.clone());
         for missing in &self.loaded.missing {
             tracing::warn!(extension = %self.base.id, glob = missing, "no rule file matches");
         }

@@ -81,12 +81,21 @@ fn soon() -> Instant {
     Instant::now() + Duration::from_secs(10)
 }
 
+/// Starts an extension, and lists its table as the service does.
+async fn start(rules: &RulesExtension) {
+    rules.start().await.unwrap();
+    let table = rules.table().cloned();
+    table
+        .into_iter()
+        .for_each(|table| rules.base.shared.tables.add(table));
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_successor_takes_over_alerts_and_series() {
     let rig = Rig::new();
     rig.observe(9.0);
     let first = rig.extension().unwrap();
-    first.start().await.unwrap();
+    start(&first).await;
     eventually("the alert is pending", || rig.alerts().len() == 1);
     let before = rig.alerts().remove(0);
     assert_eq!(before.state, AlertState::Pending);
@@ -95,7 +104,7 @@ async fn a_successor_takes_over_alerts_and_series() {
     assert!(first.is_outdated());
     let second = rig.extension().unwrap();
     first.stop(soon()).await;
-    second.start().await.unwrap();
+    start(&second).await;
     eventually("the new rule has run", || {
         let groups = RuleReporters::of(&rig.base.shared).groups();
         groups.iter().any(|group| group.rules.len() == 3)
@@ -105,7 +114,7 @@ async fn a_successor_takes_over_alerts_and_series() {
     rig.write("groups: []");
     let third = rig.extension().unwrap();
     second.stop(soon()).await;
-    third.start().await.unwrap();
+    start(&third).await;
     let recorded = third.engine.recorded.clone();
     eventually("the series of removed rules end", || recorded.is_empty());
     third.stop(soon()).await;
@@ -117,7 +126,7 @@ async fn an_evaluation_that_outlasts_the_stop_hands_its_state_on() {
     let rig = Rig::new();
     rig.observe(9.0);
     let first = rig.extension().unwrap();
-    first.start().await.unwrap();
+    start(&first).await;
     eventually("the alert is pending", || rig.alerts().len() == 1);
     let before = rig.alerts().remove(0);
     let (begin, begun) = sync_channel::<()>(1);
@@ -132,7 +141,7 @@ async fn an_evaluation_that_outlasts_the_stop_hands_its_state_on() {
     begun.recv().unwrap();
     first.stop(Instant::now()).await;
     let second = rig.extension().unwrap();
-    second.start().await.unwrap();
+    start(&second).await;
     end.send(()).unwrap();
     evaluation.join().unwrap();
     eventually("the alert goes on", || rig.alerts().len() == 1);
@@ -146,13 +155,13 @@ async fn the_account_of_memory_counts_alerts_and_series() {
     let memory = rig.base.shared.memory.clone();
     rig.observe(9.0);
     let rules = rig.extension().unwrap();
-    rules.start().await.unwrap();
+    start(&rules).await;
     // A recorded series, the series of an alert, and its labels and annotations.
     eventually("all count", || memory.filled_bytes() >= 4 * 128);
     rig.write("groups: []");
     let none = rig.extension().unwrap();
     rules.stop(soon()).await;
-    none.start().await.unwrap();
+    start(&none).await;
     eventually("nothing counts any more", || memory.filled_bytes() == 0);
     none.stop(soon()).await;
 }
@@ -164,7 +173,7 @@ async fn each_evaluation_is_pushed_into_the_entries() {
     let sink = Sink::new();
     let recorded = rules.engine.recorded.clone();
     recorded.attach(1, sink.entry(Signal::Metrics));
-    rules.start().await.unwrap();
+    start(&rules).await;
     rig.observe(3.0);
     let values = || -> Vec<f64> {
         let batches = sink.batches();
@@ -193,7 +202,7 @@ async fn a_rule_with_more_series_than_max_alerts_fails_and_keeps_its_state() {
     rig.write("groups: [{name: web, rules: [{alert: Deep, expr: depth > 5}]}]");
     let rules = rig.extension_with("max_alerts: 1").unwrap();
     rig.observe(9.0);
-    rules.start().await.unwrap();
+    start(&rules).await;
     eventually("the alert fires", || rig.alerts().len() == 1);
     rig.observe_in("y", 9.0);
     eventually("the rule fails", || {

@@ -2,6 +2,7 @@
 
 //! The instances of each class: those that a reload keeps, and those that the factories build.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::{Builder, PipelineTarget, Position, fed_by, parts, used};
@@ -46,6 +47,7 @@ impl<'a> Builder<'a> {
                 Ok(Instance::Extension(extension))
             });
             if let Some(Instance::Extension(extension)) = added {
+                self.connect_table(extension.table(), &BTreeSet::new());
                 built.push((position.id, extension));
             }
         }

@@ -36,6 +36,7 @@ use super::running::{Running, start_within, stop_all, stop_each};
 use crate::component::graph_metrics::GraphMetrics;
 use crate::component::{ComponentError, Consumer, DownstreamState, Shared, TableHandle, Wiring};
 use crate::config::Class;
+use crate::watch::Watched;
 
 /// The longest wait for pushes under way, before members stop that pushes must not meet.
 const PUSHES_END: Duration = Duration::from_secs(5);
@@ -191,7 +192,7 @@ impl Running {
 
     /// Stops new members that no push has reached. Their downstreams stay closed.
     async fn stop_new(&self, members: &[GraphMember]) {
-        stop_each(members, Instant::now() + HANDOVER, CLOSE).await;
+        stop_each(members, Instant::now() + HANDOVER, CLOSE, |_| {}).await;
     }
 
     /// Step 3. Pushes are held after it, until the commit.
@@ -242,14 +243,14 @@ impl Running {
             .cloned()
             .partition(|member| member.class == Class::Receiver);
         if !receivers.is_empty() {
-            stop_each(&receivers, Instant::now() + HANDOVER, CLOSE).await;
+            stop_each(&receivers, Instant::now() + HANDOVER, CLOSE, |_| {}).await;
             let pushed = self.shared.wiring.pause();
             if !Wiring::ended(&pushed, Instant::now() + HANDOVER).await {
                 tracing::warn!("pushes of receivers that stop did not end in time");
                 self.past.push(pushed);
             }
         }
-        stop_each(&others, Instant::now() + HANDOVER, CLOSE).await;
+        stop_each(&others, Instant::now() + HANDOVER, CLOSE, |_| {}).await;
     }
 
     /// Step 4.
@@ -317,6 +318,7 @@ impl Running {
         for member in self.stopped.drain(..) {
             member.withdraw(&self.shared);
             member.table.iter().for_each(TableHandle::close);
+            end_watches(member.lifecycle().composites());
         }
         let mut have_ended = true;
         for generation in self.past.drain(..) {
@@ -391,8 +393,15 @@ fn show_instead(shared: &Shared, old: &[&GraphMember], new: &[&GraphMember], gra
         shared.composites.replace(&ending, || beginning.clone());
         tables(new)
     });
-    ending.iter().for_each(|composite| composite.set_listed(false));
+    end_watches(&ending);
     beginning.iter().for_each(|composite| composite.set_listed(true));
+}
+
+/// Ends the watches of composites that are no longer listed.
+fn end_watches(composites: &[Arc<Watched>]) {
+    composites
+        .iter()
+        .for_each(|composite| composite.set_listed(false));
 }
 
 /// The place of a class in the starting order.

@@ -161,6 +161,11 @@ pub trait Extension: Lifecycle {
         services::Services::default()
     }
 
+    /// The table of its series, if it has one. The service lists it in [`Shared::tables`].
+    fn table(&self) -> Option<&Arc<Table>> {
+        None
+    }
+
     /// Checks what it needs of other extensions, when all of them are built.
     ///
     /// # Errors

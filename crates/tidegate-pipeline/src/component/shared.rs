@@ -27,11 +27,11 @@ use crate::watch::Watched;
 /// The shared state. Each running gateway has one.
 #[derive(Default)]
 pub struct Shared {
-    /// The tables of the processors that run. The service owns this list: it adds a table when its processor has
-    /// started and removes it when the processor has stopped. Queries read it. Exporters do not: the graph builder
-    /// attaches their tables.
+    /// The tables of the components that run. The service owns this list: it adds a table when its component has started
+    /// and removes it when the component has stopped, in a reload when its successor runs. Queries read it. Exporters do
+    /// not: the graph builder attaches their tables.
     pub tables: Registry<Table>,
-    /// Composites, which readers can read at any time.
+    /// Composites, which readers can read at any time. The service owns this list too.
     pub composites: Registry<Watched>,
     /// The scrape pools of the receivers.
     pub scrape_pools: Registry<ScrapePool>,

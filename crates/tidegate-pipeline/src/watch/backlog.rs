@@ -373,7 +373,12 @@ impl<T> Backlog<T> {
             return;
         }
         (queue.why, queue.last_word) = (Some(why), (self.0.say)(why));
-        if matches!(why, Ended::Stopping | Ended::Replaced) {
+        if why == Ended::Stopping {
+            return queue.wake();
+        }
+        if why == Ended::Replaced {
+            // Other publishers of the stream end too.
+            self.0.ended.cancel();
             return queue.wake();
         }
         let dropped = std::mem::take(&mut queue.waiting);

@@ -79,11 +79,12 @@ async fn publish(
         }
         tokio::select! {
             () = tokio::time::sleep(INTERVAL) => {}
-            is_whole = changes.next() => if !is_whole {
-                changes = Changes::of(&caller.api, &trigger);
-            },
+            () = changes.next() => {}
             () = to.closed() => return,
             () = caller.api.stopping().cancelled() => return,
+        }
+        if changes.are_outdated() {
+            changes = Changes::of(&caller.api, &trigger);
         }
     }
 }
@@ -94,7 +95,7 @@ struct Changes {
     /// Cancelled when a reload has replaced or removed a composite.
     replaced: CancellationToken,
     /// They end with this.
-    _following: JoinSet<()>,
+    following: JoinSet<()>,
 }
 
 impl Changes {
@@ -119,16 +120,21 @@ impl Changes {
         Self {
             changed,
             replaced,
-            _following: following,
+            following,
         }
     }
 
-    /// Waits for a change. Returns whether all composites are still followed.
-    async fn next(&self) -> bool {
+    /// Waits for a change.
+    async fn next(&self) {
         tokio::select! {
-            () = self.changed.notified() => true,
-            () = self.replaced.cancelled() => false,
+            () = self.changed.notified() => {}
+            () = self.replaced.cancelled() => {}
         }
+    }
+
+    /// Whether composites may be there that it does not follow.
+    fn are_outdated(&self) -> bool {
+        self.following.is_empty() || self.replaced.is_cancelled()
     }
 }
 

@@ -108,9 +108,11 @@ async fn publish_all(watched: &Watched, follow: &mut Follow, to: &Backlog<WatchR
     loop {
         to.ready().await?;
         let event = tokio::select! {
-            event = follow.next() => event,
-            () = watched.unlisted() => return Err(Ended::Replaced),
+            biased;
             ended = to.ended() => return Err(ended),
+            event = follow.next() => event,
+            // When all that it had to say has been sent.
+            () = watched.unlisted() => return Err(Ended::Replaced),
         };
         let place = to.reserve(event.weight()).await?;
         let response = match event {
