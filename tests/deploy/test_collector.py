@@ -241,7 +241,7 @@ def test_a_grace_period_of_zero_seconds_is_kept(tmp_path: Path) -> None:
     [
         ("config: {}", "mode is missing"),
         ("mode: sidecar", "mode is missing"),
-        ("[mode]", "no values file"),
+        ("[mode]", "not a values file"),
         ("mode: deployment\npresets: {logsCollection: {enabled: true}}", "keep a Collector for logs"),
         ("mode: daemonset\npresets: {hostMetrics: {enabled: true}}", "scrape the node exporter"),
         ("mode: daemonset\npresets: {kubeletMetrics: {enabled: true}}", "scrape the kubelet"),
