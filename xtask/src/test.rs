@@ -32,7 +32,7 @@ pub(crate) fn test(arguments: &[String]) -> Outcome {
 fn run(arguments: &[String]) -> Outcome {
     let others = match arguments {
         [] => {
-            let parts: [TestPart; 14] = [
+            let parts: [TestPart; 15] = [
                 ("rules", || rules::rules(&[])),
                 ("spelling", spelling),
                 ("deny", || deny::deny(&[])),
@@ -43,6 +43,8 @@ fn run(arguments: &[String]) -> Outcome {
                 ("page", || page::test(&[])),
                 ("docs", || docs::test(&[])),
                 ("editor", || editor::test(&[])),
+                // The build for `instructions` ends with one long thread. This one takes the other processors.
+                ("build of tests", || process::stream(all_tests().arg("--no-run"))),
                 ("instructions", || instructions::bench(&[])),
                 ("harness", harness),
                 ("abuse", abuse::small),
@@ -55,8 +57,7 @@ fn run(arguments: &[String]) -> Outcome {
         _ => Ok(()),
     };
     let examples = process::stream(cargo_test().arg("--doc"));
-    let mut tests = cargo_test();
-    tests.args(["--lib", "--bins", "--tests", "--no-fail-fast"]);
+    let mut tests = all_tests();
     if std::env::var_os(THREADS).is_none() {
         tests.env(THREADS, threads().to_string());
     }
@@ -100,6 +101,13 @@ fn harness() -> Outcome {
         .arg("--no-fail-fast")
         .env(testenv::VARIABLE, testenv::directory());
     process::stream(&mut cargo)
+}
+
+/// `cargo test` of the unit and whole-gateway tests.
+fn all_tests() -> Command {
+    let mut cargo = cargo_test();
+    cargo.args(["--lib", "--bins", "--tests", "--no-fail-fast"]);
+    cargo
 }
 
 fn cargo_test() -> Command {
