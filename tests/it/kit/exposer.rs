@@ -62,6 +62,8 @@ impl Exposers {
             },
         );
         let exporter = exporter.expect("the exporter is built");
+        // Without a graph, there are no tables of earlier components.
+        exporter.show_tables(Vec::new());
         let started = self.runtime.block_on(exporter.start());
         started.expect("the exporter starts");
         Exposer {
