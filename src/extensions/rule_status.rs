@@ -30,7 +30,7 @@ pub(super) struct GroupReport {
     pub(super) evaluated: Option<Millis>,
     /// The time that the last evaluation took.
     pub(super) took: Duration,
-    /// One for each rule, in their order. Empty before the first evaluation.
+    /// One for each rule, in their order. Empty before the first evaluation, unless the group takes over a state.
     pub(super) rules: Vec<RuleState>,
 }
 

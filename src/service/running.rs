@@ -106,27 +106,19 @@ pub(super) async fn stop_all(members: &[GraphMember], shared: &Shared, deadline:
     members
         .iter()
         .for_each(|member| member.set_downstreams(DownstreamState::Leaving));
-    stop_each(members, deadline, STOP_GRACE, |member| member.withdraw(shared)).await;
+    for member in members.iter().rev() {
+        stop_within(member, deadline, STOP_GRACE).await;
+        member.withdraw(shared);
+    }
 }
 
-/// The same with another grace, and without a change of the downstreams. Calls `then` when a member has stopped.
-pub(super) async fn stop_each(
-    members: &[GraphMember],
-    deadline: Instant,
-    grace: Duration,
-    then: impl Fn(&GraphMember),
-) {
-    for member in members.iter().rev() {
-        tracing::debug!(component = %member.path, "stopping");
-        // A component that overruns its deadline must not keep the others from draining.
-        let grace = deadline.saturating_duration_since(Instant::now()) + grace;
-        if tokio::time::timeout(grace, member.lifecycle().stop(deadline))
-            .await
-            .is_err()
-        {
-            tracing::warn!(component = %member.path, "did not stop in time and was abandoned");
-        }
-        then(member);
+/// Stops a member. After the deadline and the grace, it is abandoned: it must not keep the others from draining.
+pub(super) async fn stop_within(member: &GraphMember, deadline: Instant, grace: Duration) {
+    tracing::debug!(component = %member.path, "stopping");
+    let limit = deadline.saturating_duration_since(Instant::now()) + grace;
+    let stopped = tokio::time::timeout(limit, member.lifecycle().stop(deadline)).await;
+    if stopped.is_err() {
+        tracing::warn!(component = %member.path, "did not stop in time and was abandoned");
     }
 }
 

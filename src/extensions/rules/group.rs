@@ -139,6 +139,13 @@ impl GroupRun {
         }
         evaluated.state.adopt(previous.state);
         evaluated.count();
+        self.show(&evaluated.state);
+    }
+
+    /// Shows a state that is taken over: alerts must not seem to be away until the first evaluation.
+    fn show(&self, state: &GroupState) {
+        let rules = rule_states(state, &|_| Duration::ZERO);
+        Arc::make_mut(&mut self.report.lock()).rules = rules;
     }
 
     /// Waits for the last evaluation of the predecessor, and takes over its state and what it has not sent.
@@ -165,7 +172,11 @@ impl GroupRun {
     /// Takes over alerts that a previous run has kept. Returns their number.
     pub(super) fn restore(&self, saved: &mut SavedAlerts, at: Millis) -> usize {
         match &mut *self.evaluated.lock() {
-            Some(evaluated) => saved.restore(&mut evaluated.state, at),
+            Some(evaluated) => {
+                let restored = saved.restore(&mut evaluated.state, at);
+                self.show(&evaluated.state);
+                restored
+            }
             None => 0,
         }
     }

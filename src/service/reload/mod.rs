@@ -32,7 +32,7 @@ pub use fixed::parts_that_need_a_restart;
 use super::graph::{BuildError, Graph, GraphMember};
 use super::member::Instance;
 use super::plan::Plan;
-use super::running::{Running, start_within, stop_all, stop_each};
+use super::running::{Running, start_within, stop_all, stop_within};
 use crate::component::graph_metrics::GraphMetrics;
 use crate::component::{ComponentError, Consumer, DownstreamState, Shared, TableHandle, Wiring};
 use crate::config::Class;
@@ -183,16 +183,11 @@ impl Running {
             // Nothing may reach the new graph before it is whole.
             member.set_downstreams(DownstreamState::Closed);
             if let Err(error) = start_within(member, START).await {
-                self.stop_new(&change.early[..=at]).await;
+                stop_in_pause(&change.early[..=at]).await;
                 return Err(Failed::early(error.into()));
             }
         }
         Ok(())
-    }
-
-    /// Stops new members that no push has reached. Their downstreams stay closed.
-    async fn stop_new(&self, members: &[GraphMember]) {
-        stop_each(members, Instant::now() + HANDOVER, CLOSE, |_| {}).await;
     }
 
     /// Step 3. Pushes are held after it, until the commit.
@@ -209,7 +204,7 @@ impl Running {
         {
             self.past.push(begun);
             self.shared.wiring.resume();
-            self.stop_new(&change.early).await;
+            stop_in_pause(&change.early).await;
             return Err(Failed::early(ReloadError::Busy));
         }
         self.name_heirs(&change.first, &change.graph.members);
@@ -224,8 +219,8 @@ impl Running {
             member.set_downstreams(DownstreamState::Closed);
             if let Err(error) = start_within(member, START_IN_PAUSE).await {
                 // All of them: one that has not started may have what its predecessor could not deliver.
-                self.stop_new(&change.late).await;
-                self.stop_new(&change.early).await;
+                stop_in_pause(&change.late).await;
+                stop_in_pause(&change.early).await;
                 return Err(Failed::late(error));
             }
         }
@@ -243,14 +238,14 @@ impl Running {
             .cloned()
             .partition(|member| member.class == Class::Receiver);
         if !receivers.is_empty() {
-            stop_each(&receivers, Instant::now() + HANDOVER, CLOSE, |_| {}).await;
+            stop_in_pause(&receivers).await;
             let pushed = self.shared.wiring.pause();
             if !Wiring::ended(&pushed, Instant::now() + HANDOVER).await {
                 tracing::warn!("pushes of receivers that stop did not end in time");
                 self.past.push(pushed);
             }
         }
-        stop_each(&others, Instant::now() + HANDOVER, CLOSE, |_| {}).await;
+        stop_in_pause(&others).await;
     }
 
     /// Step 4.
@@ -366,30 +361,33 @@ impl Running {
     }
 }
 
+/// Stops members, the last one first. Their downstreams and what the service lists of them stay as they are.
+async fn stop_in_pause(members: &[GraphMember]) {
+    let deadline = Instant::now() + HANDOVER;
+    for member in members.iter().rev() {
+        stop_within(member, deadline, CLOSE).await;
+    }
+}
+
 /// Shows the tables and the composites of new members instead of those of old ones, at one moment: a query sees the old ones
 /// or the new ones.
 fn show_instead(shared: &Shared, old: &[&GraphMember], new: &[&GraphMember], graph: &Graph) {
-    let handles = |members: &[&GraphMember]| -> Vec<_> {
-        members.iter().filter_map(|member| member.table.clone()).collect()
-    };
     let tables = |members: &[&GraphMember]| -> Vec<_> {
-        members
-            .iter()
-            .filter_map(|member| member.listed_table())
-            .collect()
+        let listed = members.iter().filter_map(|member| member.listed_table());
+        listed.collect()
     };
     let composites = |members: &[&GraphMember]| -> Vec<_> {
-        let all = members
-            .iter()
-            .map(|member| member.lifecycle().composites().to_vec());
-        all.flatten().collect()
+        let all = members.iter();
+        all.flat_map(|member| member.lifecycle().composites().to_vec()).collect()
     };
     let (ending, beginning) = (composites(old), composites(new));
     shared.tables.replace(&tables(old), || {
-        handles(new).iter().for_each(TableHandle::open);
+        let opening = new.iter().filter_map(|member| member.table.as_ref());
+        opening.for_each(TableHandle::open);
         graph.show_tables();
         // A new instance may have the table of the old one, whose stop must not withdraw it.
-        handles(old).iter().for_each(TableHandle::close);
+        let closing = old.iter().filter_map(|member| member.table.as_ref());
+        closing.for_each(TableHandle::close);
         shared.composites.replace(&ending, || beginning.clone());
         tables(new)
     });
@@ -397,7 +395,7 @@ fn show_instead(shared: &Shared, old: &[&GraphMember], new: &[&GraphMember], gra
     beginning.iter().for_each(|composite| composite.set_listed(true));
 }
 
-/// Ends the watches of composites that are no longer listed.
+/// Ends the watches of composites that a reload has replaced or removed.
 fn end_watches(composites: &[Arc<Watched>]) {
     composites
         .iter()
