@@ -111,12 +111,13 @@ impl Follow {
         self
     }
 
-    /// The next event; `None`: a reload has replaced or removed the composite, and all events before have been returned. It
-    /// is cancel-safe: a caller may drop it and call again.
+    /// The next event; `None`: a reload has replaced or removed the composite, and no event is due. It is cancel-safe: a
+    /// caller may drop it and call again.
     pub async fn next(&mut self) -> Option<WatchEvent> {
         let watched = self.watched.clone();
         tokio::select! {
             biased;
+            // Events that are due come before the end.
             event = self.wait_for_event() => Some(event),
             () = watched.unlisted() => None,
         }
