@@ -160,7 +160,7 @@ async fn one(
         let mut news = JoinSet::new();
         for watched in named {
             let mut follow = watched.follow().after(seq).only(wants.clone());
-            // The end of the composite is news too.
+            // The end of the composite ends the wait too.
             news.spawn(async move { follow.next().await });
         }
         tokio::select! {
