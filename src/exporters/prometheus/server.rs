@@ -99,7 +99,7 @@ impl Scrapes {
 
     async fn scrape(&self, headers: &HeaderMap, client: Option<SenderKey>) -> Answer {
         if !self.pages.wait_until_complete().await {
-            return pages::busy("the reload that began this page has failed");
+            return pages::busy("the reload that began this page has failed: see the log of the gateway");
         }
         let health = &self.shared.health;
         let shown_until = health.shown_until();

@@ -160,13 +160,8 @@ async fn one(
         let mut news = JoinSet::new();
         for watched in named {
             let mut follow = watched.follow().after(seq).only(wants.clone());
-            let watched = watched.clone();
-            news.spawn(async move {
-                tokio::select! {
-                    _ = follow.next() => {}
-                    () = watched.unlisted() => {}
-                }
-            });
+            // The end of the composite ends the wait too.
+            news.spawn(async move { follow.next().await });
         }
         tokio::select! {
             _ = news.join_next() => {}
@@ -251,9 +246,7 @@ async fn publish_all(watched: &Watched, follow: &mut Follow, to: &Backlog<Event>
         let event = tokio::select! {
             biased;
             ended = to.ended() => return Err(ended),
-            event = follow.next() => Some(event),
-            // When all that it had to say has been sent.
-            () = watched.unlisted() => return Err(Ended::Replaced),
+            event = follow.next() => Some(event.ok_or(Ended::Replaced)?),
             () = tokio::time::sleep(ALIVE) => None,
         };
         let place = to.reserve(event.as_ref().map_or(0, WatchEvent::weight)).await?;

@@ -67,6 +67,11 @@ impl Ended {
             Self::Memory => Some("memory"),
         }
     }
+
+    /// Whether the reader still gets the pending messages.
+    fn keeps_pending(self) -> bool {
+        matches!(self, Self::Stopping | Self::Replaced)
+    }
 }
 
 /// The pending bytes of all watchers of a gateway.
@@ -329,7 +334,7 @@ impl<T> Backlog<T> {
         queue.wake();
     }
 
-    /// Returns when the stream has ended, because the reader closed it or is too slow.
+    /// Returns when the stream has ended: the reader closed it or is too slow, or a publisher ended it.
     pub async fn ended(&self) -> Ended {
         let BacklogState { watchers, ended, .. } = &*self.0;
         loop {
@@ -366,22 +371,19 @@ impl<T> Backlog<T> {
         queue.unread > 0 && queue.since.elapsed() >= patience
     }
 
-    /// Ends the stream. Pending messages are dropped, unless the gateway stops or what is watched has ended.
+    /// Ends the stream for all publishers. Pending messages are dropped, unless the gateway stops or a reload has replaced or
+    /// removed what is watched.
     pub fn end(&self, why: Ended) {
         let mut queue = self.0.lock();
         if queue.why.is_some() {
             return;
         }
         (queue.why, queue.last_word) = (Some(why), (self.0.say)(why));
-        if why == Ended::Stopping {
-            return queue.wake();
-        }
-        if why == Ended::Replaced {
-            // Other publishers of the stream end too.
-            self.0.ended.cancel();
-            return queue.wake();
-        }
-        let dropped = std::mem::take(&mut queue.waiting);
+        let dropped = if why.keeps_pending() {
+            VecDeque::new()
+        } else {
+            std::mem::take(&mut queue.waiting)
+        };
         queue.wake();
         drop(queue);
         drop(dropped);

@@ -13,7 +13,7 @@ use tokio::time::Instant;
 use super::{BY_TIME, CompositeSnapshot, Crossing, Filter, GroupAnswer, Watched};
 use crate::component::unix_now;
 
-/// A watcher of a composite. [`Follow::next`] returns the changes that it has not seen.
+/// A watcher of a composite. [`Follow::next`] returns the changes that it has not seen, and the end of the composite.
 pub struct Follow {
     watched: Arc<Watched>,
     newest: watch::Receiver<u64>,
@@ -111,8 +111,20 @@ impl Follow {
         self
     }
 
-    /// The next event. It is cancel-safe: a caller may drop it and call again.
-    pub async fn next(&mut self) -> WatchEvent {
+    /// The next event; `None`: a reload has replaced or removed the composite, and no event is due. It is cancel-safe: a
+    /// caller may drop it and call again.
+    pub async fn next(&mut self) -> Option<WatchEvent> {
+        let watched = self.watched.clone();
+        tokio::select! {
+            biased;
+            // Events that are due come before the end.
+            event = self.wait_for_event() => Some(event),
+            () = watched.unlisted() => None,
+        }
+    }
+
+    /// The next event. It waits on after the end of the composite.
+    async fn wait_for_event(&mut self) -> WatchEvent {
         if !self.has_looked {
             self.watched.refresh().await;
         }

@@ -168,13 +168,13 @@ impl Watched {
         self.composite.declaration()
     }
 
-    /// Notes whether readers find it by its name. If not, its watchers have to end.
+    /// Notes whether readers find it by its name. If not, [`Follow::next`] returns the end to its watchers.
     pub fn set_listed(&self, is_listed: bool) {
         self.is_listed.send_replace(is_listed);
     }
 
-    /// Waits until a reload has replaced or removed the composite. It does not change any more then.
-    pub async fn unlisted(&self) {
+    /// Waits until a reload has replaced or removed the composite.
+    async fn unlisted(&self) {
         // An error means that the sender is gone, but it lives as long as `self`.
         let _ = self.is_listed.subscribe().wait_for(|is_listed| !is_listed).await;
     }

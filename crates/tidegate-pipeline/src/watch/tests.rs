@@ -12,7 +12,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 
 async fn next(follow: &mut Follow) -> WatchEvent {
     let next = tokio::time::timeout(PATIENCE, follow.next()).await;
-    next.expect("an event")
+    next.expect("an event in time").expect("a composite that stays")
 }
 
 fn changed(event: WatchEvent) -> Vec<(String, Option<f64>)> {
@@ -129,6 +129,28 @@ async fn a_watcher_with_a_threshold_of_its_own_hears_of_that_alone() {
         .map(|(model, is)| (format!("model={model}"), *is))
         .collect();
     assert_eq!(told, expected);
+}
+
+#[tokio::test]
+async fn a_watcher_gets_the_end_of_its_composite_after_all_changes() {
+    let mut bench = Bench::new("depth", Vec::new());
+    bench.observe("a", 3.0);
+    let mut follow = bench.watched.follow();
+    changed(next(&mut follow).await);
+    let last = async {
+        bench.observe("a", 4.0);
+        bench.watched.read(unix_now());
+        bench.watched.set_listed(false);
+    };
+    let (event, ()) = tokio::join!(next(&mut follow), last);
+    assert_eq!(changed(event), [("model=a".to_owned(), Some(4.0))]);
+    let end = tokio::time::timeout(PATIENCE, follow.next()).await;
+    assert!(end.expect("the end in time").is_none());
+    // The same for one that waits.
+    bench.watched.set_listed(true);
+    let end = tokio::time::timeout(PATIENCE, follow.next());
+    let (end, ()) = tokio::join!(end, async { bench.watched.set_listed(false) });
+    assert!(end.expect("the end in time").is_none());
 }
 
 #[tokio::test]

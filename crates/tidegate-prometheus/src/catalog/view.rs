@@ -266,16 +266,21 @@ impl View {
 
     /// The declared composites, with what queries call their gauges.
     pub fn names_of_composites(&self) -> Vec<(Arc<Watched>, String)> {
-        let composites = self.composites.list();
-        if composites.is_empty() {
-            return Vec::new();
-        }
+        // A reload changes both lists at one moment.
+        let (composites, tables) = self.tables.inspect(|listed| {
+            let composites = self.composites.list();
+            let tables = if composites.is_empty() {
+                Vec::new()
+            } else {
+                self.named(listed)
+            };
+            (composites, tables)
+        });
         let of_table = |named: NamedTable| {
             let attached = named.table.attached().into_iter();
             attached.map(move |composite| (composite, named.style.clone()))
         };
-        let styled: Vec<(Arc<Composite>, Arc<Style>)> =
-            self.named_tables().into_iter().flat_map(of_table).collect();
+        let styled: Vec<(Arc<Composite>, Arc<Style>)> = tables.into_iter().flat_map(of_table).collect();
         let named = composites.into_iter().filter_map(|watched| {
             let mut styled = styled.iter();
             let style = styled.find(|(composite, _)| Arc::ptr_eq(composite, watched.composite()));

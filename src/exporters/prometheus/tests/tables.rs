@@ -58,8 +58,10 @@ async fn a_scrape_that_waits_for_tables_is_refused_at_the_stop() {
         tokio::time::sleep(Duration::from_millis(50)).await;
         rig.exporter.stop(Instant::now() + Duration::from_secs(10)).await;
     };
-    let ((head, _), ()) = tokio::join!(rig.ask("GET /metrics", ""), stopped);
+    let ((head, body), ()) = tokio::join!(rig.ask("GET /metrics", ""), stopped);
     assert!(head.starts_with("http/1.1 503"), "{head}");
+    let body = String::from_utf8(body).unwrap();
+    assert!(body.contains("see the log of the gateway"), "{body}");
 }
 
 #[tokio::test]

@@ -11,7 +11,6 @@ use std::time::Duration;
 use tidegate_engine::{Answer, Freshness};
 use tokio::sync::{Notify, mpsc};
 use tokio::task::JoinSet;
-use tokio_util::sync::CancellationToken;
 use tonic::Status;
 
 use self::trigger::{Signal, SignalSource, Trigger};
@@ -21,7 +20,7 @@ use super::{Caller, Replies, Reply, busy, replies};
 use crate::component::unix_now;
 use crate::extensions::admin::api::{Api, NoNumbers, Partial};
 use crate::extensions::admin::queues::QueryKind;
-use crate::watch::{Filter, Follow, Watched, refresh};
+use crate::watch::{Filter, Watched, refresh};
 
 /// The interval at which a stream computes its value. Composites report most changes themselves.
 const INTERVAL: Duration = Duration::from_secs(1);
@@ -92,49 +91,43 @@ async fn publish(
 /// The changes of the composites of a trigger. A trigger with a query follows none: its queries cost more.
 struct Changes {
     changed: Arc<Notify>,
-    /// Cancelled when a reload has replaced or removed a composite.
-    replaced: CancellationToken,
-    /// They end with this.
+    /// A task for each composite. It ends when a reload replaces or removes the composite.
     following: JoinSet<()>,
 }
 
 impl Changes {
     fn of(api: &Api, trigger: &Trigger) -> Self {
         let (mut following, changed) = (JoinSet::new(), Arc::new(Notify::new()));
-        let replaced = CancellationToken::new();
         for watched in trigger
             .followed()
             .flat_map(|name| named(api, name).unwrap_or_default())
         {
-            let (changed, replaced, follow) = (changed.clone(), replaced.clone(), watched.follow());
-            let mut follow: Follow = follow.every(COMPOSITE_INTERVAL);
+            let (changed, mut follow) = (changed.clone(), watched.follow().every(COMPOSITE_INTERVAL));
             following.spawn(async move {
-                loop {
-                    tokio::select! {
-                        _ = follow.next() => changed.notify_one(),
-                        () = watched.unlisted() => return replaced.cancel(),
-                    }
+                while follow.next().await.is_some() {
+                    changed.notify_one();
                 }
             });
         }
-        Self {
-            changed,
-            replaced,
-            following,
+        Self { changed, following }
+    }
+
+    /// Waits for a change, or for the end of a composite.
+    async fn next(&mut self) {
+        tokio::select! {
+            () = self.changed.notified() => {}
+            Some(_) = self.following.join_next() => self.follow_none(),
         }
     }
 
-    /// Waits for a change.
-    async fn next(&self) {
-        tokio::select! {
-            () = self.changed.notified() => {}
-            () = self.replaced.cancelled() => {}
-        }
+    /// Ends all tasks: the composites have to be found again by their names.
+    fn follow_none(&mut self) {
+        self.following = JoinSet::new();
     }
 
     /// Whether composites may be there that it does not follow.
     fn are_outdated(&self) -> bool {
-        self.following.is_empty() || self.replaced.is_cancelled()
+        self.following.is_empty()
     }
 }
 

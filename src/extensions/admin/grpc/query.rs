@@ -110,9 +110,7 @@ async fn publish_all(watched: &Watched, follow: &mut Follow, to: &Backlog<WatchR
         let event = tokio::select! {
             biased;
             ended = to.ended() => return Err(ended),
-            event = follow.next() => event,
-            // When all that it had to say has been sent.
-            () = watched.unlisted() => return Err(Ended::Replaced),
+            event = follow.next() => event.ok_or(Ended::Replaced)?,
         };
         let place = to.reserve(event.weight()).await?;
         let response = match event {

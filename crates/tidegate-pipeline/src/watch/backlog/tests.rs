@@ -15,7 +15,7 @@ fn shared(limit: usize) -> Arc<Shared> {
 
 /// The last word.
 fn last_message(why: Ended) -> Option<usize> {
-    (why == Ended::Slow).then_some(9)
+    matches!(why, Ended::Slow | Ended::Stopping | Ended::Replaced).then_some(9)
 }
 
 async fn send(to: &Backlog<usize>, message: usize, bytes: usize) -> Result<(), Ended> {
@@ -147,4 +147,25 @@ async fn a_stream_ends_where_the_gateway_has_no_memory() {
     );
     assert_eq!(unread.next().await, None);
     assert_eq!(shared.memory.reserved_bytes(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_end_without_fault_of_the_reader_keeps_its_messages() {
+    for (why, told) in [
+        (Ended::Stopping, &[1, 2, 9][..]),
+        (Ended::Replaced, &[1, 2, 9][..]),
+        (Ended::Slow, &[9][..]),
+    ] {
+        let shared = shared(1 << 30);
+        let (to, unread) = backlog(&shared, last_message);
+        let other = to.clone();
+        let waiting = tokio::spawn(async move { other.ended().await });
+        send(&to, 1, 10).await.unwrap();
+        send(&to, 2, 10).await.unwrap();
+        to.end(why);
+        assert_eq!(waiting.await.unwrap(), why, "other publishers end too");
+        assert_eq!(send(&to, 3, 10).await, Err(why));
+        assert_eq!(unread.collect::<Vec<_>>().await, told, "{why:?}");
+        assert_eq!(shared.memory.reserved_bytes(), 0);
+    }
 }

@@ -104,6 +104,27 @@ async fn keda_gets_a_message_when_activity_begins_and_ends() {
 }
 
 #[tokio::test]
+async fn a_stream_of_keda_goes_on_with_the_composite_that_replaces_its_own() {
+    let mut gateway = Gateway::start().await;
+    let trigger = [("composite", "queue_depth"), ("target", "10")];
+    gateway.depth.observe("m", 0.0);
+    let path = "/externalscaler.ExternalScaler/StreamIsActive";
+    let mut stream: Streaming<messages::IsActiveResponse> =
+        gateway.stream(path, object(&trigger)).await.unwrap();
+    assert!(!next(&mut stream).await.result);
+    let mut successor = Bench::new("queue_depth", Vec::new());
+    successor.keep_looking();
+    let (old, new) = (gateway.depth.watched.clone(), successor.watched.clone());
+    let composites = &gateway.admin.base.shared.composites;
+    composites.replace(std::slice::from_ref(&old), || vec![new]);
+    old.set_listed(false);
+    successor.observe("m", 5.0);
+    assert!(next(&mut stream).await.result);
+    successor.observe("m", 0.0);
+    assert!(!next(&mut stream).await.result);
+}
+
+#[tokio::test]
 async fn what_is_not_known_is_an_error_and_never_zero() {
     let mut gateway = Gateway::start().await;
     let ask = |metadata: &[(&str, &str)]| messages::GetMetricsRequest {

@@ -2,6 +2,13 @@
 
 //! Tables that several exporters show: each series appears once, under the names of one exporter.
 
+use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+
+use parking_lot::Mutex;
+use tidegate_pipeline::watch::Watched;
+use tidegate_pipeline::watch::testing::Bench;
+
 use super::super::Exposes;
 use super::*;
 use crate::Style;
@@ -74,4 +81,70 @@ fn a_table_counts_once_and_the_first_exporter_names_it() {
             "{preferred:?}"
         );
     }
+}
+
+/// A page whose table a reload replaces.
+struct ReloadedPage {
+    own: Arc<Table>,
+    live: Mutex<Arc<Table>>,
+}
+
+impl Exposes for ReloadedPage {
+    fn live(&self) -> Vec<Arc<Table>> {
+        vec![self.live.lock().clone()]
+    }
+
+    fn own(&self) -> &Arc<Table> {
+        &self.own
+    }
+}
+
+/// A table with a composite.
+fn composite() -> (Arc<Table>, Arc<Watched>) {
+    let watched = Bench::new("depth", Vec::new()).watched;
+    let table = Arc::new(Table::new("test", vec![Rule::newest()], Limits::default()));
+    table.attach(watched.composite().clone());
+    (table, watched)
+}
+
+#[test]
+fn a_composite_has_the_name_of_its_page_at_any_moment_of_a_reload() {
+    const READS: usize = 1_000;
+    let (view, shared) = view();
+    let (one, two) = (composite(), composite());
+    let page = Arc::new(ReloadedPage {
+        own: Arc::new(Table::new("page", vec![Rule::newest()], Limits::default())),
+        live: Mutex::new(one.0.clone()),
+    });
+    let mut style = Style::default();
+    style.naming.namespace = "a".to_owned();
+    view.expose("prometheus/a".into(), style, page.clone());
+    shared.tables.add(one.0.clone());
+    shared.composites.add(one.1.clone());
+    let replace = |old: &(Arc<Table>, Arc<Watched>), new: &(Arc<Table>, Arc<Watched>)| {
+        shared.tables.replace(std::slice::from_ref(&old.0), || {
+            *page.live.lock() = new.0.clone();
+            shared
+                .composites
+                .replace(std::slice::from_ref(&old.1), || vec![new.1.clone()]);
+            vec![new.0.clone()]
+        });
+    };
+    let names = || -> Vec<String> {
+        let all = view.names_of_composites().into_iter();
+        all.map(|(_, name)| name).collect()
+    };
+    let is_over = AtomicBool::new(false);
+    let seen: BTreeSet<_> = std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !is_over.load(SeqCst) {
+                replace(&one, &two);
+                replace(&two, &one);
+            }
+        });
+        let seen = (0..READS).map(|_| names()).collect();
+        is_over.store(true, SeqCst);
+        seen
+    });
+    assert_eq!(seen, BTreeSet::from([vec!["a_depth".to_owned()]]));
 }
