@@ -100,7 +100,7 @@ fn a_repeated_closure_runs_until_its_stop_or_its_drop() {
 }
 
 #[test]
-fn the_error_or_panic_of_a_repeated_closure_comes_out_at_its_stop_or_a_wait() {
+fn an_error_or_panic_of_a_repeated_closure_surfaces_at_a_stop_or_wait() {
     fn message(panic: &(dyn Any + Send)) -> &str {
         let text = panic.downcast_ref::<String>().map(String::as_str);
         let text = text.or_else(|| panic.downcast_ref::<&str>().copied());
