@@ -77,6 +77,12 @@ impl ExporterTables {
         state.is_ok_and(|state| *state == State::Shown)
     }
 
+    /// Whether a reader waits for the tables of earlier components.
+    #[cfg(test)]
+    pub(super) fn are_awaited(&self) -> bool {
+        self.state.receiver_count() > 0
+    }
+
     /// Ends all waits for the tables.
     pub(super) fn end_waits(&self) {
         self.state.send_if_modified(|state| {

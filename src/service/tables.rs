@@ -75,13 +75,14 @@ impl TableReaders {
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
+    use std::time::Duration;
 
     use crate::commands::load;
     use crate::component::Shared;
     use crate::config::Loader;
     use crate::prom::catalog::View;
     use crate::prom::name::Kind;
-    use crate::service::Graph;
+    use crate::service::{Graph, Running};
 
     /// The tables of processors, each with the name of a gauge `x` in the exporter that shows it: `a_x`, `b_x`, or
     /// `x` if no exporter shows it.
@@ -151,22 +152,30 @@ service: {{pipelines: {pipelines}}}"
         assert_eq!(all, [one("aggregate@metrics/a", "b_x")]);
     }
 
+    /// The time limit of a stop.
+    const DRAIN: Duration = Duration::from_secs(10);
+
+    /// Runs a pipeline with one processor.
+    async fn run(processor: &str, shared: &Arc<Shared>) -> Running {
+        let (id, _) = processor.split_once(':').unwrap();
+        let yaml = format!(
+            "yaml:
+receivers: {{nop: {{}}}}
+processors: {{{processor}}}
+exporters: {{nop: {{}}}}
+service: {{pipelines: {{metrics: {{receivers: [nop], processors: [{id}], exporters: [nop]}}}}}}"
+        );
+        let loaded =
+            load::load_from(Loader::default().config(&yaml)).unwrap_or_else(|_| panic!("{yaml} should load"));
+        let graph = Graph::build(&loaded.plan, shared).unwrap_or_else(|errors| panic!("{errors:?}"));
+        assert!(shared.tables.list().is_empty() && shared.composites.list().is_empty());
+        Running::start(graph, shared.clone(), DRAIN).await.unwrap()
+    }
+
     #[tokio::test]
     async fn a_table_is_listed_while_its_processor_runs() {
         let shared = Arc::new(Shared::default());
-        let yaml = "yaml:
-receivers: {nop: {}}
-processors: {aggregate: {rules: [{match: {name: hits}, by: []}]}}
-exporters: {nop: {}}
-service: {pipelines: {metrics: {receivers: [nop], processors: [aggregate], exporters: [nop]}}}";
-        let loaded =
-            load::load_from(Loader::default().config(yaml)).unwrap_or_else(|_| panic!("{yaml} should load"));
-        let graph = Graph::build(&loaded.plan, &shared).unwrap_or_else(|errors| panic!("{errors:?}"));
-        assert!(shared.tables.list().is_empty());
-        let drain = std::time::Duration::from_secs(10);
-        let running = crate::service::Running::start(graph, shared.clone(), drain)
-            .await
-            .unwrap();
+        let running = run("aggregate: {rules: [{match: {name: hits}, by: []}]}", &shared).await;
         let owners: Vec<_> = shared
             .tables
             .list()
@@ -174,7 +183,23 @@ service: {pipelines: {metrics: {receivers: [nop], processors: [aggregate], expor
             .map(|table| table.owner().to_string())
             .collect();
         assert_eq!(owners, ["processors::aggregate@metrics"]);
-        running.stop(drain).await;
+        running.stop(DRAIN).await;
         assert!(shared.tables.list().is_empty());
+    }
+
+    #[tokio::test]
+    async fn composites_are_listed_while_their_processor_runs() {
+        let shared = Arc::new(Shared::default());
+        let processor = "composite: {composites: [{name: recent, metric: hits, function: sum, window: 10s}]}";
+        let running = run(processor, &shared).await;
+        let names: Vec<_> = shared
+            .composites
+            .list()
+            .iter()
+            .map(|composite| composite.declaration().name.to_string())
+            .collect();
+        assert_eq!(names, ["recent"]);
+        running.stop(DRAIN).await;
+        assert!(shared.composites.list().is_empty());
     }
 }

@@ -108,6 +108,17 @@ fn request(numbers: std::ops::Range<u64>) -> String {
     )
 }
 
+/// The gauge of the last reload: 1 if its configuration runs, 0 if it was refused.
+///
+/// # Panics
+/// If the gateway does not show it.
+fn shown_success(gateway: &Gateway) -> f64 {
+    const NAME: &str = "tidegate_config_reload_success";
+    let page = gateway.own_metrics();
+    assert!(page.lines().any(|line| line.starts_with(NAME)), "{page}");
+    gateway.own_metric(NAME, &[])
+}
+
 /// A gateway whose configuration the test changes.
 struct Live {
     gateway: Gateway,
@@ -144,10 +155,19 @@ impl Live {
         let last = self.reloads().first().cloned();
         self.write(config);
         self.gateway.signal(Signal::HUP);
-        wait_for(SOON, "the reload is over", || {
+        let result = wait_for(SOON, "the reload is over", || {
             let newest = self.reloads().first().cloned();
             newest.filter(|newest| Some(newest) != last.as_ref())
-        })
+        });
+        self.shows(&result);
+        result
+    }
+
+    /// Checks that the gateway's own metrics show the result of the last reload.
+    fn shows(&self, result: &Value) {
+        let succeeded = result["success"].as_bool().expect("a result");
+        let shown = shown_success(&self.gateway);
+        assert_eq!(shown, f64::from(u8::from(succeeded)), "{result}");
     }
 
     /// The same for one that must run. Returns the lines about changes.
@@ -162,10 +182,6 @@ impl Live {
     fn refuses(&self, config: &str) -> String {
         let result = self.apply(config);
         assert_eq!(result["success"], false, "{result}\n{config}");
-        assert_eq!(
-            self.gateway.own_metric("tidegate_config_reload_success", &[]),
-            0.0
-        );
         result["error"].as_str().expect("an error").to_owned()
     }
 }

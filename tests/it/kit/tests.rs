@@ -3,7 +3,7 @@
 //! The kit tried on itself: what it awaits, sends and keeps.
 
 use super::points::Value;
-use super::{OtlpSink, SOON, Trouble, free_port, http, wait_for, wait_until};
+use super::{OtlpSink, Repeated, SOON, Trouble, free_port, http, wait_for, wait_until};
 use axum::http::HeaderMap;
 use opentelemetry_proto::tonic::collector::metrics::v1::metrics_service_client::MetricsServiceClient;
 use opentelemetry_proto::tonic::collector::metrics::v1::{
@@ -11,9 +11,12 @@ use opentelemetry_proto::tonic::collector::metrics::v1::{
 };
 use opentelemetry_proto::tonic::metrics::v1::{NumberDataPoint, number_data_point};
 use prost::Message;
+use std::any::Any;
 use std::collections::HashSet;
 use std::io::Write;
-use std::panic::catch_unwind;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::time::{Duration, Instant};
 use tonic::codec::CompressionEncoding;
 use tonic::{Code, Status};
@@ -74,6 +77,46 @@ fn waiting_ends_with_the_condition_or_names_it() {
     let panic = catch_unwind(too_late).expect_err("it gives up");
     let message = panic.downcast_ref::<String>().expect("a formatted message");
     assert!(message.contains("pigs to fly"), "{message}");
+}
+
+#[test]
+fn a_repeated_closure_runs_until_its_stop_or_its_drop() {
+    let count = Arc::<AtomicU64>::default();
+    let start = || {
+        let count = count.clone();
+        Repeated::start("counting", move || {
+            count.fetch_add(1, SeqCst);
+            Ok(())
+        })
+    };
+    let mut repeated = start();
+    repeated.wait_for_run();
+    let runs = repeated.stop();
+    assert!(runs >= 2, "{runs}");
+    assert_eq!(count.load(SeqCst), runs, "no run after the stop");
+    drop(start());
+    assert!(count.load(SeqCst) > runs);
+    assert_eq!(Arc::strong_count(&count), 1, "the thread has ended");
+}
+
+#[test]
+fn an_error_or_panic_of_a_repeated_closure_surfaces_at_a_stop_or_wait() {
+    fn message(panic: &(dyn Any + Send)) -> &str {
+        let text = panic.downcast_ref::<String>().map(String::as_str);
+        let text = text.or_else(|| panic.downcast_ref::<&str>().copied());
+        text.expect("a text")
+    }
+    let failing: fn() -> Result<(), String> = || Err("no answer".to_owned());
+    let panicking: fn() -> Result<(), String> = || panic!("a wrong answer");
+    for (run, part) in [(failing, "no answer"), (panicking, "a wrong answer")] {
+        let repeated = Repeated::start("asking", run);
+        let at_stop = catch_unwind(AssertUnwindSafe(move || repeated.stop()));
+        let mut repeated = Repeated::start("asking", run);
+        let at_wait = catch_unwind(AssertUnwindSafe(move || repeated.wait_for_run()));
+        for panic in [at_stop.expect_err("it failed"), at_wait.expect_err("it failed")] {
+            assert!(message(&*panic).contains(part), "{part}");
+        }
+    }
 }
 
 #[test]

@@ -28,6 +28,7 @@ fn a_post_reloads_for_clients_that_authenticate() {
     .expect("a file of the test");
     let answer = post(&token);
     assert_eq!(answer.status, 500);
+    assert_eq!(shown_success(&gateway), 0.0);
     let why = "extensions::bearertokenauth, which extensions::admin uses, can't change";
     assert!(answer.text().contains(why), "{}", answer.text());
     let get = http::request("GET", ports.admin, "/-/reload", &token, b"").expect("an answer");
@@ -36,6 +37,7 @@ fn a_post_reloads_for_clients_that_authenticate() {
     fs::write(gateway.path("config.yaml"), changed).expect("a file of the test");
     let answer = post(&token);
     assert_eq!(answer.status, 200);
+    assert_eq!(shown_success(&gateway), 1.0);
     assert!(
         answer.text().contains("added processors::attributes@metrics"),
         "{}",
@@ -44,6 +46,7 @@ fn a_post_reloads_for_clients_that_authenticate() {
     fs::write(gateway.path("config.yaml"), "receivers: {otlp: {x: 1}}").expect("a file of the test");
     let answer = post(&token);
     assert_eq!(answer.status, 500);
+    assert_eq!(shown_success(&gateway), 0.0);
     assert!(answer.text().contains("config.yaml:1"), "{}", answer.text());
     gateway.stop();
     let gateway = Gateway::start(&plain);
@@ -86,6 +89,7 @@ fn watched_files_are_applied_when_they_change() {
     };
     live.write(&of(VARIANTS[0]));
     let result = wait_for(SOON, "the change is applied", || live.reloads().first().cloned());
+    live.shows(&result);
     assert_eq!(result["cause"], "--watch-config");
     assert_eq!(
         result["changed"],

@@ -3,6 +3,8 @@
 //! Counts, gauges, queues and totals across a reload.
 
 use super::*;
+use crate::kit::keda::Keda;
+use crate::kit::{Ledgers, Repeated};
 use std::io::{BufRead, BufReader};
 
 /// A configuration with an extension that stores in a directory of the gateway.
@@ -129,8 +131,60 @@ fn with_durable_composite(config: &str) -> String {
         .replace("[aggregate]", "[composite, aggregate]")
 }
 
+/// The trigger of a scaler that reads the composite `recent`.
+const TRIGGER: [(&str, &str); 2] = [("composite", "recent"), ("target", "1")];
+
+/// An error with the answer, if the condition does not hold.
+fn holds(is_right: bool, answer: impl std::fmt::Debug) -> Result<(), String> {
+    if is_right {
+        Ok(())
+    } else {
+        Err(format!("{answer:?}"))
+    }
+}
+
+/// Readers of the total of the hits, by every way to it. Each fails if an answer lacks the total, or has it twice.
+fn readers_of(ports: Ports, total: u64) -> Vec<Repeated> {
+    let mut keda = Keda::at(ports.admin);
+    let page = move || {
+        // The listener of the page moves to another instance.
+        let shown = hits(ports.page);
+        holds(shown.is_none_or(|shown| shown == total), shown)
+    };
+    let query = move || {
+        let answer = http::get(ports.admin, "/api/v1/query?query=sum(hits_total)");
+        let answer = answer.expect("an answer").json();
+        let value = &answer["data"]["result"][0]["value"][1];
+        holds(*value == total.to_string(), &answer)
+    };
+    let composite = move || {
+        let answer = http::get(ports.admin, "/api/v1/composites/recent").expect("an answer");
+        let is_right = answer.status == 200 && answer.json()[0]["value"] == total as f64;
+        holds(is_right, answer.text())
+    };
+    let list = move || {
+        let answer = http::get(ports.admin, "/api/v1/composites").expect("an answer");
+        let sets = answer.json();
+        let sets = sets.as_array().expect("a list").iter();
+        let mut named = sets.filter(|set| set["name"] == "recent");
+        let is_one = named.next().is_some_and(|set| set["value"] == total as f64) && named.next().is_none();
+        holds(is_one, answer.text())
+    };
+    let scaler = move || {
+        let value = keda.metric(&TRIGGER);
+        holds(value == Ok(total as f64), value)
+    };
+    vec![
+        Repeated::start("the page", page),
+        Repeated::start("the query", query),
+        Repeated::start("the composite", composite),
+        Repeated::start("the list of composites", list),
+        Repeated::start("KEDA", scaler),
+    ]
+}
+
 /// The reload starts a page before the aggregate whose table it shows. Readers never miss or double the totals meanwhile, and
-/// always find the composite.
+/// always find the composite once.
 #[test]
 fn pages_and_queries_keep_the_totals_while_their_components_are_replaced() {
     for storage in [false, true] {
@@ -147,31 +201,7 @@ fn pages_and_queries_keep_the_totals_while_their_components_are_replaced() {
         let live = Live::start(ports.admin, &of(""));
         let mut sender = Sender::connect(ports.input);
         sender.send().expect("an answer");
-        let (sent, over) = (sender.sent, Arc::new(AtomicBool::new(false)));
-        let until_over = |read: fn(Ports, u64)| {
-            let over = over.clone();
-            thread::spawn(move || {
-                while !over.load(SeqCst) {
-                    read(ports, sent);
-                }
-            })
-        };
-        let pages = until_over(|ports, sent| {
-            if let Some(now) = hits(ports.page) {
-                assert_eq!(now, sent);
-            }
-        });
-        let queries = until_over(|ports, sent| {
-            let answer = http::get(ports.admin, "/api/v1/query?query=sum(hits_total)");
-            let answer = answer.expect("an answer").json();
-            let value = &answer["data"]["result"][0]["value"][1];
-            assert_eq!(*value, sent.to_string(), "{answer}");
-        });
-        let composites = until_over(|ports, sent| {
-            let answer = http::get(ports.admin, "/api/v1/composites/recent").expect("an answer");
-            assert_eq!(answer.status, 200, "{}", answer.text());
-            assert_eq!(answer.json()[0]["value"], sent as f64, "{}", answer.text());
-        });
+        let mut readers = readers_of(ports, sender.sent);
         for _ in 0..3 {
             let other = of("const_labels: {cluster: a}").replace("window: 1h", "window: 2h");
             let lines = live.applies(&with_newest(&other));
@@ -181,12 +211,31 @@ fn pages_and_queries_keep_the_totals_while_their_components_are_replaced() {
                 "rebuilt processors::composite@metrics/page",
             ];
             assert_eq!(lines, expected);
+            assert_eq!(hits(ports.page), Some(sender.sent), "the page is there");
+            readers.iter_mut().for_each(Repeated::wait_for_run);
             live.applies(&of(""));
+            assert_eq!(hits(ports.page), Some(sender.sent), "the page is there");
+            readers.iter_mut().for_each(Repeated::wait_for_run);
         }
-        over.store(true, SeqCst);
-        pages.join().expect("pages with the totals");
-        queries.join().expect("queries with the totals");
-        composites.join().expect("a composite with the sum");
+        for reader in readers {
+            assert!(reader.stop() >= 6, "a run for each reload");
+        }
+        sender.send().expect("the connection of before");
+        wait_until(SOON, "the page has all hits", || {
+            hits(ports.page) == Some(sender.sent)
+        });
+        assert_eq!(Keda::at(ports.admin).metric(&TRIGGER), Ok(sender.sent as f64));
+        sink.wait_until("all arrived", |sink| all_arrived(sink, sender.sent));
+        let ledgers = Ledgers::at_rest(&live.gateway, live.admin);
+        // Each request has one point of hits beside the numbers.
+        let accepted = sender.sent + sender.sent / POINTS;
+        assert_eq!(ledgers.of("receivers::otlp", "metrics"), [("accepted", accepted)]);
+        assert_eq!(
+            ledgers.of("exporters::otlphttp", "metrics"),
+            [("in", accepted), ("out", accepted)]
+        );
+        assert_eq!(live.gateway.own_metric("tidegate_dropped_items_total", &[]), 0.0);
+        assert!(all_arrived(&sink, sender.sent), "no number came late");
         live.gateway.stop();
     }
 }
@@ -224,6 +273,15 @@ fn read_until(events: &mut impl BufRead, text: &str) {
     }
 }
 
+/// Reads the rest of a stream.
+///
+/// # Panics
+/// If the gateway does not end it.
+fn read_to_end(events: &mut impl BufRead) {
+    let mut rest = String::new();
+    events.read_to_string(&mut rest).expect("the end of the stream");
+}
+
 #[test]
 fn windows_histories_and_watchers_of_unchanged_parts_go_on() {
     let (ports, sink) = (ports(), OtlpSink::start());
@@ -240,7 +298,9 @@ fn windows_histories_and_watchers_of_unchanged_parts_go_on() {
         let mut watch = TcpStream::connect(("127.0.0.1", ports.admin)).expect("a listener");
         watch.set_read_timeout(Some(SOON)).expect("a timeout");
         watch
-            .write_all(b"GET /api/v1/composites/recent/watch HTTP/1.1\r\nhost: localhost\r\n\r\n")
+            .write_all(
+                b"GET /api/v1/composites/recent/watch HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n",
+            )
             .expect("a request");
         BufReader::new(watch)
     };
@@ -268,12 +328,22 @@ fn windows_histories_and_watchers_of_unchanged_parts_go_on() {
     let after = asked_at(ports.admin, before);
     assert_eq!(hits_at(ports.admin, before).as_deref(), Some("5"), "{after}");
 
-    // Watchers of a composite that a reload replaces are told, and find its successor.
-    live.applies(&of("timeout: 7s").replace("window: 1m", "window: 2m"));
+    // The watch of a composite that a reload replaces ends. A new one is that of its successor.
+    let replaced = of("timeout: 7s").replace("window: 1m", "window: 2m");
+    live.applies(&replaced);
     read_until(&mut events, "event: ended");
     read_until(&mut events, "watch again");
+    read_to_end(&mut events);
     let mut events = watch();
     sender.send().expect("an answer");
     read_until(&mut events, "\"value\":5.0");
+
+    // The watch of a composite that a reload removes ends too. The composite is unknown then.
+    let lines = live.applies(&replaced.replace("[composite, aggregate]", "[aggregate]"));
+    assert_eq!(lines, ["removed processors::composite@metrics/page"]);
+    let unknown = http::get(ports.admin, "/api/v1/composites/recent").expect("an answer");
+    assert_eq!(unknown.status, 404, "{}", unknown.text());
+    read_until(&mut events, "event: ended");
+    read_to_end(&mut events);
     live.gateway.stop();
 }

@@ -3,7 +3,8 @@
 //! Alerts go on over restarts, reloads and dead sources.
 
 use super::*;
-use crate::kit::{Answer, Target};
+use crate::kit::{Answer, Repeated, Target};
+use std::sync::Arc;
 use std::time::Instant;
 
 /// Seconds since an alert became active.
@@ -75,6 +76,69 @@ fn a_reload_keeps_alerts_of_equal_rules_and_takes_new_rules() {
     wait_until(SOON, "the series of removed rules end", || {
         scene.alerts().is_empty() && scene.value("zone:depth:max").is_none()
     });
+    gateway.stop();
+}
+
+/// The rules with another one, which records the number of the configuration. Its place, the group's other rule and its `for`
+/// differ.
+fn numbered_rules(number: usize) -> String {
+    let numbered = format!("  - record: configuration:{number}\n    expr: vector({number})\n");
+    match number {
+        0 => rules("1h") + &numbered,
+        1 => rules("2h") + &numbered,
+        _ => rules("1h").replace("  rules:\n", &format!("  rules:\n{numbered}")),
+    }
+}
+
+#[test]
+fn a_recorded_series_is_always_there_while_a_reload_changes_other_rules() {
+    const CONFIGURATIONS: usize = 3;
+    const ROUNDS: usize = 3;
+    let scene = Arc::new(Scene::new(&numbered_rules(0)));
+    let gateway = scene.start();
+    scene.send("x", 9.0);
+    let on_page = |scene: &Scene| {
+        let page = scene.page();
+        let series: Vec<_> = page
+            .lines()
+            .filter(|line| line.starts_with("zone:depth:max{"))
+            .collect();
+        if series == ["zone:depth:max{zone=\"x\"} 9"] {
+            Ok(())
+        } else {
+            Err(format!("{series:?} on the page: {page}"))
+        }
+    };
+    // A sum shows a second series too.
+    let in_queries = |scene: &Scene| match scene.value("sum(zone:depth:max)").as_deref() {
+        Some("9") => Ok(()),
+        other => Err(format!("the answer is {other:?}")),
+    };
+    wait_until(SOON, "the series is recorded", || {
+        on_page(&scene).is_ok() && in_queries(&scene).is_ok()
+    });
+    let (of_page, of_queries) = (scene.clone(), scene.clone());
+    let mut readers = [
+        Repeated::start("the page", move || on_page(&of_page)),
+        Repeated::start("the query", move || in_queries(&of_queries)),
+    ];
+    for step in 1..=CONFIGURATIONS * ROUNDS {
+        let number = step % CONFIGURATIONS;
+        scene.write(&numbered_rules(number));
+        let result = scene.reload(&gateway);
+        assert_eq!(result["success"], true, "{result}");
+        let changed = result["changed"].to_string();
+        assert!(changed.contains("extensions::rules"), "{changed}");
+        // The new rules have run at least once.
+        wait_until(SOON, "the rules of the new configuration record", || {
+            let value = scene.value(&format!("configuration:{number}"));
+            value.as_deref() == Some(&*number.to_string())
+        });
+        readers.iter_mut().for_each(Repeated::wait_for_run);
+    }
+    for reader in readers {
+        assert!(reader.stop() >= (CONFIGURATIONS * ROUNDS) as u64);
+    }
     gateway.stop();
 }
 

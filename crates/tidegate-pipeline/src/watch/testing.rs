@@ -76,6 +76,11 @@ impl Bench {
         tokio::spawn(async move { watched.keep_looking().await });
     }
 
+    /// Whether a reader waits for changes.
+    pub fn is_followed(&self) -> bool {
+        self.watched.newest.receiver_count() > 0
+    }
+
     fn source(&mut self, model: &str) -> Arc<Source> {
         if let Some((_, source)) = self.sources.iter().find(|(known, _)| known == model) {
             return source.clone();

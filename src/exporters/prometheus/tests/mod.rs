@@ -87,6 +87,18 @@ impl Rig {
         String::from_utf8(body).unwrap()
     }
 
+    /// Waits until a scrape waits for the tables of earlier components.
+    async fn until_awaited(&self) {
+        let awaited = async {
+            while !self.exporter.views.are_awaited() {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        };
+        tokio::time::timeout(Duration::from_secs(30), awaited)
+            .await
+            .expect("a scrape waits");
+    }
+
     async fn stop(self) {
         self.exporter.stop(Instant::now() + Duration::from_secs(10)).await;
     }

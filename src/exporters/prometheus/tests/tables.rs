@@ -42,11 +42,12 @@ async fn a_scrape_waits_until_the_page_has_the_tables_of_the_graph() {
     let table = live_table("processors::aggregate@metrics", 3);
     let handle = TableHandle::new(&table);
     handle.open();
-    let mut scrape = Box::pin(rig.scrape());
-    let early = tokio::time::timeout(Duration::from_millis(100), &mut scrape).await;
-    assert_eq!(early.ok(), None, "the answer misses the series of the table");
-    rig.exporter.show_tables(vec![handle]);
-    assert!(scrape.await.contains("hits_total{user=\"a\"} 3\n"));
+    let shown = async {
+        rig.until_awaited().await;
+        rig.exporter.show_tables(vec![handle]);
+    };
+    let (page, ()) = tokio::join!(rig.scrape(), shown);
+    assert!(page.contains("hits_total{user=\"a\"} 3\n"), "{page}");
     rig.stop().await;
 }
 
@@ -54,8 +55,7 @@ async fn a_scrape_waits_until_the_page_has_the_tables_of_the_graph() {
 async fn a_scrape_that_waits_for_tables_is_refused_at_the_stop() {
     let rig = Rig::listen("").await;
     let stopped = async {
-        // The scrape waits.
-        tokio::time::sleep(Duration::from_millis(50)).await;
+        rig.until_awaited().await;
         rig.exporter.stop(Instant::now() + Duration::from_secs(10)).await;
     };
     let ((head, body), ()) = tokio::join!(rig.ask("GET /metrics", ""), stopped);

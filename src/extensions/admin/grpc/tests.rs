@@ -254,12 +254,15 @@ async fn a_watch_ends_when_a_reload_replaces_its_composite() {
     assert_eq!(next(&mut stream).await.values[0].value, Some(4.0));
     let composites = gateway.admin.base.shared.composites.list();
     composites.iter().for_each(|one| one.set_listed(false));
-    let ended = loop {
-        match stream.message().await {
-            Ok(message) => assert!(message.is_some(), "the stream ended without a status"),
-            Err(status) => break status,
+    let end = async {
+        loop {
+            match stream.message().await {
+                Ok(message) => assert!(message.is_some(), "the stream ended without a status"),
+                Err(status) => break status,
+            }
         }
     };
+    let ended = tokio::time::timeout(PATIENCE, end).await.expect("an end in time");
     assert_eq!(ended.code(), Code::Unavailable, "{ended:?}");
     assert!(ended.message().contains("watch again"), "{ended:?}");
     gateway.admin.stop(Instant::now() + PATIENCE).await;

@@ -10,7 +10,7 @@ use tidegate_engine::{
 
 use super::*;
 use crate::net::pages::testing::Lines;
-use crate::watch::testing::{Bench, threshold};
+use crate::watch::testing::{Bench, threshold, until};
 use crate::watch::{GroupAnswer, Watched, json as shape};
 
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -189,6 +189,34 @@ async fn a_long_poll_is_answered_after_a_change_or_its_timeout() {
         get(&admin, "/api/v1/composites/queue_depth?wait=soon").await.0,
         400
     );
+}
+
+#[tokio::test]
+async fn a_long_poll_ends_when_a_reload_replaces_its_composite() {
+    let (admin, mut bench) = with_queue("", Vec::new()).await;
+    bench.observe("m", 4.0);
+    let (_, first) = get(&admin, "/api/v1/composites/queue_depth").await;
+    assert_eq!(first[0]["value"], 4.0);
+    let seq = bench.watched.seq();
+    let path = format!("/api/v1/composites/queue_depth?wait=60s&seq={seq}");
+    let endpoint = admin.server.local();
+    let waiting = tokio::spawn(async move { fetch(&endpoint, "GET", &path).await });
+    until(|| bench.is_followed()).await;
+    let mut successor = Bench::new("queue_depth", Vec::new());
+    successor.observe("m", 4.0);
+    let composites = &admin.base.shared.composites;
+    composites.replace(std::slice::from_ref(&bench.watched), || {
+        vec![successor.watched.clone()]
+    });
+    bench.watched.set_listed(false);
+    let answered = tokio::time::timeout(PATIENCE, waiting).await;
+    let (status, body) = answered.expect("an answer before the end of the wait").unwrap();
+    let answers: Value = serde_json::from_str(&body).unwrap();
+    assert_eq!(
+        (status, &answers[0]["name"], answers.as_array().unwrap().len()),
+        (200, &json!("queue_depth"), 1)
+    );
+    admin.stop(Instant::now() + PATIENCE).await;
 }
 
 #[tokio::test]
