@@ -258,15 +258,32 @@ impl Session {
 
     /// Waits until a read has given all.
     pub(crate) async fn caught_up(&mut self, id: CallId) {
-        let is_current = |event: &StoreEvent| matches!(event, StoreEvent::Current(read, _) if *read == id);
-        self.find(|event| is_current(event).then_some(())).await;
+        let ended = self.current_or_failed(id).await;
+        ended.unwrap_or_else(|error| panic!("the read has failed: {error:?}"));
     }
 
-    /// All messages of a read of everything, until it has given all.
+    async fn current_or_failed(&mut self, id: CallId) -> Result<(), StoreError> {
+        let pick = |event: &StoreEvent| match event {
+            StoreEvent::Current(read, _) if *read == id => Some(Ok(())),
+            StoreEvent::Done(done, Err(error)) if *done == id => Some(Err(error.clone())),
+            _ => None,
+        };
+        self.find(pick).await
+    }
+
+    /// All messages of a read of everything, until it has given all. A read that fails begins again, as in a state machine: a
+    /// server that elects a leader refuses it.
     pub(crate) async fn everything(&mut self) -> Vec<StoredMessage> {
-        let id = self.start(StoreCall::ReadAll(ReadScope::Everything));
-        self.caught_up(id).await;
-        self.take_read(id)
+        let begin = Instant::now();
+        loop {
+            let id = self.start(StoreCall::ReadAll(ReadScope::Everything));
+            let ended = self.current_or_failed(id).await;
+            let read = self.take_read(id);
+            match ended {
+                Ok(()) => return read,
+                Err(error) => assert!(begin.elapsed() < DEADLINE, "{error:?}"),
+            }
+        }
     }
 
     /// All messages of a read of records.
