@@ -105,7 +105,11 @@ async fn a_successor_takes_over_alerts_and_series() {
     let second = rig.extension().unwrap();
     first.stop(soon()).await;
     start(&second).await;
-    assert_eq!(rig.alerts().len(), 1, "the alert is shown before the first evaluation");
+    assert_eq!(
+        rig.alerts().len(),
+        1,
+        "the alert is shown before the first evaluation"
+    );
     eventually("the new rule has run", || {
         let groups = RuleReporters::of(&rig.base.shared).groups();
         groups

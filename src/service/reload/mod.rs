@@ -378,7 +378,8 @@ fn show_instead(shared: &Shared, old: &[&GraphMember], new: &[&GraphMember], gra
     };
     let composites = |members: &[&GraphMember]| -> Vec<_> {
         let all = members.iter();
-        all.flat_map(|member| member.lifecycle().composites().to_vec()).collect()
+        all.flat_map(|member| member.lifecycle().composites().to_vec())
+            .collect()
     };
     let (ending, beginning) = (composites(old), composites(new));
     shared.tables.replace(&tables(old), || {

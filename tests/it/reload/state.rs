@@ -155,7 +155,7 @@ fn readers_of(ports: Ports, total: u64) -> Vec<Repeated> {
         let answer = http::get(ports.admin, "/api/v1/query?query=sum(hits_total)");
         let answer = answer.expect("an answer").json();
         let value = &answer["data"]["result"][0]["value"][1];
-        holds(*value == total.to_string(), &answer)
+        holds(value.as_str() == Some(total.to_string().as_str()), &answer)
     };
     let composite = move || {
         let answer = http::get(ports.admin, "/api/v1/composites/recent").expect("an answer");
