@@ -68,10 +68,9 @@ fn run(arguments: &[String]) -> Outcome {
 /// The variable with the number of tests that run at a time.
 const THREADS: &str = "RUST_TEST_THREADS";
 
-/// Whole-gateway tests wait for half of their time, so there are more of them than processors.
+/// Whole-gateway tests wait for half of their time, so there are two for each processor.
 fn threads() -> usize {
-    let processors = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-    processors + processors.div_ceil(2)
+    2 * std::thread::available_parallelism().map_or(1, std::num::NonZero::get)
 }
 
 /// A part of the run: its name, and its tests.
