@@ -13,7 +13,7 @@ use tidegate_engine::Table;
 
 use crate::batch::Signal;
 use crate::component::{
-    ComponentError, ConfigType, Entry, ErrorDoc, Factory, Lifecycle, Receiver, ReceiverContext,
+    ComponentError, ConfigType, Context, Entry, ErrorDoc, Factory, Lifecycle, Receiver, ReceiverContext,
     ReceiverFactory, Stability,
 };
 use crate::prom::recorded::RecordedSeries;
@@ -50,6 +50,9 @@ pub static FACTORY: ReceiverFactory = Factory {
 struct RulesReceiver {
     /// The number of its entry: each instance has its own.
     number: u64,
+    base: Context,
+    /// The id of the extension.
+    extension: String,
     entry: Entry,
     recorded: Arc<RecordedSeries>,
 }
@@ -60,23 +63,35 @@ impl RulesReceiver {
         let entry = cx.entry(Signal::Metrics).cloned();
         let base = cx.base;
         let entry = entry.ok_or_else(|| base.error("only metrics pipelines can use it"))?;
-        let recorded = RecordedSeries::find(&base.shared, &config.rules).ok_or_else(|| {
-            base.error(format!(
-                "rules: `{}` is not a `rules` extension in `service::extensions`",
-                config.rules
-            ))
-        })?;
+        let recorded = RecordedSeries::find(&base.shared, &config.rules);
+        let recorded = recorded.ok_or_else(|| no_extension(&base, &config.rules))?;
         Ok(Self {
             number: NEXT.fetch_add(1, Relaxed),
+            base,
+            extension: config.rules.clone(),
             entry,
             recorded,
         })
     }
 }
 
+fn no_extension(base: &Context, id: &str) -> ComponentError {
+    base.error(format!(
+        "rules: `{id}` is not a `rules` extension in `service::extensions`"
+    ))
+}
+
 impl Receiver for RulesReceiver {
     fn table(&self) -> Option<&Arc<Table>> {
         Some(self.recorded.table())
+    }
+
+    /// The recorded series of an extension that a reload removes still exist.
+    fn check_needs(&self) -> Result<(), ComponentError> {
+        let found = self.base.shared.services.get(&self.extension);
+        found
+            .map(|_| ())
+            .ok_or_else(|| no_extension(&self.base, &self.extension))
     }
 }
 

@@ -19,6 +19,9 @@ use crate::service::plan::PipelinePlan;
 impl<'a> Builder<'a> {
     pub(super) fn extensions(&mut self) {
         let plan = self.plan;
+        // A component must not find the services of an extension that a reload removes.
+        let ids: BTreeSet<String> = plan.extension_order.iter().map(ToString::to_string).collect();
+        self.shared.services.retain(|id| ids.contains(id));
         let planned = |id: &'a ComponentId| Some((id, plan.extensions.get(id)?));
         let all: Vec<_> = plan.extension_order.iter().filter_map(planned).collect();
         let all = all.into_iter().map(|(id, planned)| {
@@ -201,6 +204,12 @@ impl<'a> Builder<'a> {
             if let Some(Instance::Receiver(receiver)) = added {
                 let readers = self.table_readers.after_receiver(plan, id);
                 self.connect_table(receiver.table(), &readers);
+                let failed = receiver.check_needs().err();
+                self.errors.extend(failed.map(|error| BuildError {
+                    class: Class::Receiver,
+                    id: id.clone(),
+                    error,
+                }));
             }
         }
     }

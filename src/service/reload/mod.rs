@@ -276,13 +276,6 @@ impl Running {
         // Old receivers run until step 5.
         self.members = runs.chain(change.receivers.iter().cloned()).collect();
         self.metrics = change.graph.metrics.clone();
-        let members = &self.members;
-        let runs = |id: &str| {
-            members
-                .iter()
-                .any(|member| *member.path == format!("extensions::{id}"))
-        };
-        shared.services.retain(runs);
     }
 
     /// Step 5.
@@ -412,3 +405,6 @@ fn rank(class: Class) -> u8 {
         Class::Receiver => 3,
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -94,6 +94,14 @@ pub trait Receiver: Lifecycle {
     fn table(&self) -> Option<&Arc<Table>> {
         None
     }
+
+    /// Checks what it needs of extensions, when all of them are built. A reload checks an instance that it keeps too.
+    ///
+    /// # Errors
+    /// It can't run with them.
+    fn check_needs(&self) -> Result<(), ComponentError> {
+        Ok(())
+    }
 }
 
 /// A component that inspects or changes data. Each pipeline has its own instance.
