@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use serde_json::{Map, Number, Value as Json};
 
+use super::id::Class;
 use super::secret;
 use super::source::Span;
 
@@ -344,12 +345,19 @@ impl Path {
         self.step(Name::Index(index))
     }
 
-    /// The keys from the innermost to the outermost; list positions are omitted.
-    pub fn keys_upwards(&self) -> impl Iterator<Item = &str> {
-        self.steps_upwards().filter_map(|step| match &step.name {
-            Name::Key(key) => Some(key.as_str()),
-            Name::Index(_) => None,
+    /// Whether it is at or below the key of an option that matches. Ids are not options: users choose them.
+    pub(super) fn has_option(&self, matches: fn(&str) -> bool) -> bool {
+        self.steps_upwards().any(|step| match &step.name {
+            Name::Key(key) => matches(key) && !step.parent.holds_ids(),
+            Name::Index(_) => false,
         })
+    }
+
+    /// Whether the keys below it are ids of components or pipelines.
+    fn holds_ids(&self) -> bool {
+        let path = self.to_string();
+        let is_section = Class::ALL.iter().any(|class| class.section() == path);
+        is_section || ["service::pipelines", "service::telemetry::logs::levels"].contains(&&*path)
     }
 
     /// This path and all those above it, the root's excepted.

@@ -173,7 +173,7 @@ impl Problems {
                 .for_each(|entry| self.mask_suspicious(&entry.value)),
             NodeValue::List(items) => items.iter().for_each(|item| self.mask_suspicious(item)),
             NodeValue::Scalar(_) => {
-                let is_suspicious = node.path().keys_upwards().any(secret::is_suspicious_key);
+                let is_suspicious = node.path().has_option(secret::is_suspicious_key);
                 if is_suspicious && !node.is_null() && !node.is_substituted() {
                     self.sources.mask(node.span());
                 }
@@ -192,7 +192,7 @@ impl Problems {
         let unread = |path: &Path| self.unread_paths.contains(path);
         secret::is_secret_path(path)
             || path.with_parents().any(hidden)
-            || (path.keys_upwards().any(secret::is_suspicious_key) && path.with_parents().any(unread))
+            || (path.has_option(secret::is_suspicious_key) && path.with_parents().any(unread))
     }
 
     /// Whether further problems are only counted, so that help for them would be wasted.

@@ -91,9 +91,9 @@ pub(super) fn is_suspicious_key(key: &str) -> bool {
     SUSPICIOUS_WORDS.iter().any(|word| key.contains(word))
 }
 
-/// Whether a value stands below a key that promises secrets.
+/// Whether a value stands below a key of an option that promises secrets.
 pub(super) fn is_secret_path(path: &Path) -> bool {
-    path.keys_upwards().any(is_secret_key)
+    path.has_option(is_secret_key)
 }
 
 /// Whether a text has a URL with `user:password@` in front of its host, or with a parameter that may be a secret. It may have

@@ -17,6 +17,7 @@ exporters:
   otlphttp: {{endpoint: \"http://127.0.0.1:9\", auth: {{authenticator: basicauth}}, headers: {{x-scope: hunter2}}}}
   otlphttp/credentials: {{endpoint: \"http://user:hunter2@127.0.0.1:9\"}}
   file: {{path: \"${{env:OUT}}.jsonl\"}}
+  file/token: {{path: shown.jsonl}}
 service:
   extensions: [health_check, admin, basicauth]
   pipelines: {{metrics: {{receivers: [otlp], exporters: [otlphttp, file]}}}}
@@ -36,6 +37,7 @@ service:
         "      password: \"[REDACTED]\"".to_owned(),
         "      x-scope: \"[REDACTED]\"".to_owned(),
         "    path: \"[REDACTED]\"".to_owned(),
+        "    path: shown.jsonl".to_owned(),
         "  drain_timeout: \"3s\"".to_owned(),
         // Merged from the file of the kit.
         "  health_check:".to_owned(),

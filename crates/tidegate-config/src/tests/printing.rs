@@ -95,6 +95,39 @@ unknown: {my_key: hunter2}",
 }
 
 #[test]
+fn ids_that_sound_like_secrets_mask_nothing() {
+    let shown = printed(
+        "receivers: {nixl/token: {directories: [shown-a]}, nosuch/key: {plain: shown-b, my_key: hunter2}}
+exporters: {otlphttp/api_key: {endpoint: shown-c, pass_code: hunter2, headers: {x: hunter2}}}
+service:
+  telemetry: {logs: {levels: {'receivers::nixl/token': shown-d}, token: hunter2}}
+  pipelines: {metrics/token: {receivers: [nixl/token], exporters: [otlphttp/api_key], token: hunter2}}",
+    );
+    for value in [
+        "shown-a",
+        "shown-b",
+        "shown-c",
+        "shown-d",
+        "- nixl/token",
+        "- otlphttp/api_key",
+    ] {
+        assert!(shown.contains(value), "{value}: {shown}");
+    }
+    assert!(!shown.contains("hunter2"), "{shown}");
+    assert_eq!(shown.matches("[REDACTED]").count(), 5, "{shown}");
+}
+
+#[test]
+fn only_the_keys_of_a_section_are_ids() {
+    let shown = printed(
+        "receivers: [{token: hunter2}]
+exporters: {otlphttp: {receivers: {token: hunter2}}}
+service: {token: hunter2, pipelines: {metrics: {token: {a: hunter2}}}}",
+    );
+    assert!(!shown.contains("hunter2"), "{shown}");
+}
+
+#[test]
 fn a_text_with_the_url_of_a_user_is_masked_wherever_the_url_stands() {
     let shown = printed("exporters: {otlphttp: {endpoint: 'nats://a:1/x, nats://ada:hunter2@b'}}");
     assert!(shown.contains("endpoint: \"[REDACTED]\"\n"), "{shown}");
