@@ -266,25 +266,31 @@ impl View {
 
     /// The declared composites, with what queries call their gauges.
     pub fn names_of_composites(&self) -> Vec<(Arc<Watched>, String)> {
-        // A reload changes both lists at one moment.
-        let (composites, tables) = self.tables.inspect(|listed| {
-            let composites = self.composites.list();
-            let tables = if composites.is_empty() {
-                Vec::new()
-            } else {
-                self.named(listed)
-            };
-            (composites, tables)
-        });
-        let of_table = |named: NamedTable| {
+        let (tables, composites) = self.tables_and_composites();
+        self.names_among(&tables, composites)
+    }
+
+    /// All tables, and the declared composites. A reload changes both lists at one moment.
+    fn tables_and_composites(&self) -> (Vec<NamedTable>, Vec<Arc<Watched>>) {
+        self.tables
+            .inspect(|listed| (self.named(listed), self.composites.list()))
+    }
+
+    /// The names of composites whose tables are among these.
+    fn names_among(
+        &self,
+        tables: &[NamedTable],
+        composites: Vec<Arc<Watched>>,
+    ) -> Vec<(Arc<Watched>, String)> {
+        let styled = tables.iter().flat_map(|named| {
             let attached = named.table.attached().into_iter();
-            attached.map(move |composite| (composite, named.style.clone()))
-        };
-        let styled: Vec<(Arc<Composite>, Arc<Style>)> = tables.into_iter().flat_map(of_table).collect();
+            attached.map(move |composite| (composite, &named.style))
+        });
+        let styled: Vec<(Arc<Composite>, &Arc<Style>)> = styled.collect();
         let named = composites.into_iter().filter_map(|watched| {
             let mut styled = styled.iter();
             let style = styled.find(|(composite, _)| Arc::ptr_eq(composite, watched.composite()));
-            let style = style.map_or(&self.plain, |(_, style)| style);
+            let style = style.map_or(&self.plain, |(_, style)| *style);
             let name = style
                 .naming
                 .metric(&watched.declaration().name, "", Kind::Gauge)?;

@@ -207,10 +207,13 @@ impl View {
                 return true;
             }
         }
-        let tables = self.named_tables();
+        let (tables, composites) = self.tables_and_composites();
         state.shared.gone.contains_key(name)
             || ended.into_iter().any(|entry| !is_copy(entry, &tables))
-            || self.names_of_composites().iter().any(|(_, known)| known == name)
+            || self
+                .names_among(&tables, composites)
+                .iter()
+                .any(|(_, known)| known == name)
     }
 
     /// The probable meaning of an unknown name.
@@ -232,7 +235,8 @@ impl View {
 
     /// The query name of the metric that an exporter shows under this name.
     fn called(&self, state: &ViewState, asked: &str) -> Option<String> {
-        let (styles, tables) = (self.styles(), self.named_tables());
+        let styles = self.styles();
+        let (tables, composites) = self.tables_and_composites();
         let is_asked = |metric: &Metric, stem: &str| {
             let mut names = styles.iter().map(|style| name_of(metric, style));
             names.any(|name| name.as_deref() == Some(stem))
@@ -249,7 +253,7 @@ impl View {
         });
         // A composite that says nothing now has no series.
         of_series.or_else(|| {
-            let mut composites = self.names_of_composites().into_iter();
+            let mut composites = self.names_among(&tables, composites).into_iter();
             let is_it = |composite: &Watched| {
                 let names = self.names_of_gauge(&composite.declaration().name);
                 names.iter().any(|name| name == asked)

@@ -3,7 +3,7 @@
 //! Tables that several exporters show: each series appears once, under the names of one exporter.
 
 use std::collections::BTreeSet;
-use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 
 use parking_lot::Mutex;
 use tidegate_pipeline::watch::Watched;
@@ -99,12 +99,53 @@ impl Exposes for ReloadedPage {
     }
 }
 
+/// A page that counts how often its tables are read.
+struct CountedPage {
+    page: Page,
+    reads: AtomicUsize,
+}
+
+impl Exposes for CountedPage {
+    fn live(&self) -> Vec<Arc<Table>> {
+        self.reads.fetch_add(1, SeqCst);
+        self.page.live()
+    }
+
+    fn own(&self) -> &Arc<Table> {
+        self.page.own()
+    }
+}
+
 /// A table with a composite.
 fn composite() -> (Arc<Table>, Arc<Watched>) {
     let watched = Bench::new("depth", Vec::new()).watched;
     let table = Arc::new(Table::new("test", vec![Rule::newest()], Limits::default()));
     table.attach(watched.composite().clone());
     (table, watched)
+}
+
+#[test]
+fn a_name_is_looked_up_in_tables_and_composites_of_one_moment() {
+    let (view, shared) = view();
+    let (table, watched) = composite();
+    let page = Arc::new(CountedPage {
+        page: Page {
+            own: Arc::new(Table::new("page", vec![Rule::newest()], Limits::default())),
+            live: vec![table.clone()],
+        },
+        reads: AtomicUsize::new(0),
+    });
+    let mut style = Style::default();
+    style.naming.namespace = "a".to_owned();
+    view.expose("prometheus/a".into(), style, page.clone());
+    shared.tables.add(table);
+    shared.composites.add(watched);
+    let query = Query::parse("depth").unwrap();
+    let notes = view.query_warnings(START, &query.selections());
+    let text = notes.warnings().concat();
+    assert!(text.ends_with("; queries call it \"a_depth\""), "{text}");
+    // The refresh, whether the name is known, and what queries call it.
+    assert_eq!(page.reads.load(SeqCst), 3);
 }
 
 #[test]
