@@ -225,7 +225,7 @@ async fn publish(watched: Arc<Watched>, mut follow: Follow, to: Backlog<Event>, 
     // With a stop, the stream ends with this task. A stop also ends a wait for a slow reader.
     let published = stopping.run_until_cancelled(publish_all(&watched, &mut follow, &to));
     if let Some(Err(why)) = published.await {
-        to.end(why);
+        to.finish(why).await;
     }
 }
 

@@ -115,6 +115,8 @@ struct BacklogState<T> {
     bytes: Arc<Semaphore>,
     queue: Mutex<Queue<T>>,
     ended: CancellationToken,
+    /// Set when the reader has taken all messages of a stream that has ended, or is gone.
+    taken: CancellationToken,
     say: fn(Ended) -> Option<T>,
 }
 
@@ -184,6 +186,7 @@ pub fn backlog<T>(shared: &Shared, say: fn(Ended) -> Option<T>) -> (Backlog<T>, 
             since: Instant::now(),
         }),
         ended: CancellationToken::new(),
+        taken: CancellationToken::new(),
         say,
     });
     let unread = Unread {
@@ -336,23 +339,24 @@ impl<T> Backlog<T> {
 
     /// Returns when the stream has ended: the reader closed it or is too slow, or a publisher ended it.
     pub async fn ended(&self) -> Ended {
-        let BacklogState { watchers, ended, .. } = &*self.0;
+        tokio::select! {
+            biased;
+            () = self.0.ended.cancelled() => {}
+            why = self.late() => self.end(why),
+        }
+        self.0.lock().why.unwrap_or(Ended::Gone)
+    }
+
+    /// Waits until the reader is too slow, and gives the reason to end its stream.
+    async fn late(&self) -> Ended {
         loop {
-            let shortage = watchers.shortage.notified();
-            tokio::pin!(shortage);
-            let is_short = tokio::select! {
+            let (why, patience) = tokio::select! {
                 biased;
-                () = ended.cancelled() => return self.0.lock().why.unwrap_or(Ended::Gone),
-                () = &mut shortage => true,
-                () = sleep_until(self.late_at(PATIENCE)) => false,
-            };
-            let (why, patience) = if is_short {
-                (Ended::Memory, SHORT_PATIENCE)
-            } else {
-                (Ended::Slow, PATIENCE)
+                () = self.0.watchers.shortage.notified() => (Ended::Memory, SHORT_PATIENCE),
+                () = sleep_until(self.late_at(PATIENCE)) => (Ended::Slow, PATIENCE),
             };
             if self.is_late(patience) {
-                self.end(why);
+                return why;
             }
         }
     }
@@ -372,10 +376,11 @@ impl<T> Backlog<T> {
     }
 
     /// Ends the stream for all publishers. Pending messages are dropped, unless the gateway stops or a reload has replaced or
-    /// removed what is watched.
+    /// removed what is watched. A later end because of a slow reader or short memory drops them too.
     pub fn end(&self, why: Ended) {
         let mut queue = self.0.lock();
-        if queue.why.is_some() {
+        let is_final = |before: Ended| !before.keeps_pending() || why.keeps_pending();
+        if queue.why.is_some_and(is_final) {
             return;
         }
         (queue.why, queue.last_word) = (Some(why), (self.0.say)(why));
@@ -390,6 +395,19 @@ impl<T> Backlog<T> {
         self.0.ended.cancel();
         if let Some(reason) = why.reason() {
             metrics::counter!("tidegate_watch_ended_total", "reason" => reason).increment(1);
+        }
+    }
+
+    /// Ends the stream as [`Self::end`] does. After a reload, it waits until the reader has taken the pending messages, or has
+    /// lost them because it is too slow. A stop waits for no reader.
+    pub async fn finish(&self, why: Ended) {
+        self.end(why);
+        if why == Ended::Replaced {
+            tokio::select! {
+                biased;
+                () = self.0.taken.cancelled() => {}
+                why = self.late() => self.end(why),
+            }
         }
     }
 }
@@ -410,6 +428,7 @@ impl<T: Unpin> Stream for Unread<T> {
             return Poll::Ready(Some(message));
         }
         if queue.why.is_some() || queue.tellers == 0 {
+            state.taken.cancel();
             return Poll::Ready(queue.last_word.take());
         }
         queue.waker = Some(cx.waker().clone());
@@ -425,6 +444,7 @@ impl<T> Drop for Unread<T> {
         drop(queue);
         drop(dropped);
         self.state.ended.cancel();
+        self.state.taken.cancel();
     }
 }
 

@@ -100,7 +100,7 @@ async fn publish(
     // A stop also ends a wait for a slow reader.
     let published = stopping.run_until_cancelled(publish).await;
     if let Err(why) = published.unwrap_or(Err(Ended::Stopping)) {
-        to.end(why);
+        to.finish(why).await;
     }
 }
 

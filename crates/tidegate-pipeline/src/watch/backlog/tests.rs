@@ -169,3 +169,64 @@ async fn an_end_without_fault_of_the_reader_keeps_its_messages() {
         assert_eq!(shared.memory.reserved_bytes(), 0);
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_reader_that_takes_nothing_after_the_end_loses_its_messages() {
+    let shared = shared(1 << 30);
+    let (to, mut unread) = backlog(&shared, last_message);
+    send(&to, 1, 10).await.unwrap();
+    send(&to, 2, 10).await.unwrap();
+    let other = to.clone();
+    let finishing = tokio::spawn(async move { other.finish(Ended::Replaced).await });
+    let began = Instant::now();
+    to.finish(Ended::Replaced).await;
+    finishing.await.unwrap();
+    assert!(began.elapsed() >= PATIENCE && began.elapsed() < 2 * PATIENCE);
+    assert_eq!(shared.memory.reserved_bytes(), 0);
+    assert_eq!(to.ended().await, Ended::Slow);
+    assert_eq!(unread.next().await, Some(9));
+    assert_eq!(unread.next().await, None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stream_is_finished_when_its_reader_has_taken_all_or_is_gone() {
+    for is_gone in [false, true] {
+        let shared = shared(1 << 30);
+        let (to, unread) = backlog(&shared, last_message);
+        send(&to, 1, 10).await.unwrap();
+        let began = Instant::now();
+        let reading = async {
+            // After the end.
+            assert_eq!(to.ended().await, Ended::Replaced);
+            if is_gone {
+                drop(unread);
+            } else {
+                assert_eq!(unread.collect::<Vec<_>>().await, [1, 9]);
+            }
+        };
+        tokio::join!(to.finish(Ended::Replaced), reading);
+        assert!(began.elapsed() < SHORT_PATIENCE, "gone: {is_gone}");
+        assert_eq!(shared.memory.reserved_bytes(), 0);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn readers_of_ended_streams_make_room_for_others() {
+    // As above: a sixteenth of it for watchers.
+    let shared = shared(16 << 20);
+    let ended: Vec<_> = (0..4).map(|_| backlog(&shared, last_message)).collect();
+    let mut finishing = Vec::new();
+    for (to, _) in &ended {
+        send(to, 1, 250 * KIB).await.unwrap();
+        let to = to.clone();
+        finishing.push(tokio::spawn(async move { to.finish(Ended::Replaced).await }));
+    }
+    tokio::time::sleep(SHORT_PATIENCE).await;
+    let (to, mut unread) = backlog(&shared, last_message);
+    send(&to, 7, 200 * KIB).await.unwrap();
+    assert_eq!(unread.next().await, Some(7));
+    for task in finishing {
+        task.await.unwrap();
+    }
+    assert_eq!(shared.memory.reserved_bytes(), 200 * KIB);
+}
