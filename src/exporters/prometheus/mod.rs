@@ -58,11 +58,12 @@ const ERRORS: &[ErrorDoc] = &[
         "shown under another's ",
         "Give the metric the same type, unit and help in all senders.",
     ),
-    ErrorDoc::logged(
+    ErrorDoc::answered(
         "A sum of deltas may fall, so it has no total.",
-        "dropped: a sum of deltas that may fall has no total",
+        "OTLP senders get the number of rejected points in `partial_success`",
         "Put an `aggregate` processor before the exporter.",
-    ),
+    )
+    .logged_as("a sum of deltas that may fall has no total"),
 ];
 
 /// The factory of `prometheus`.
