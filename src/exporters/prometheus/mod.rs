@@ -48,6 +48,11 @@ const ERRORS: &[ErrorDoc] = &[
         "503 with `Retry-After`",
         "Wait until the replica is ready. Prometheus scrapes the other replicas.",
     ),
+    ErrorDoc::answered(
+        "A reload starts the page, and fails before the page has all series.",
+        "503 with `Retry-After`",
+        "Correct what the log of the gateway names, and reload.",
+    ),
     ErrorDoc::logged(
         "Two metrics would have the same name or the same series. The exporter omits one.",
         "omitted from the exposition: ",

@@ -61,6 +61,7 @@ async fn a_scrape_that_waits_for_tables_is_refused_at_the_stop() {
     };
     let ((head, body), ()) = tokio::join!(rig.ask("GET /metrics", ""), stopped);
     assert!(head.starts_with("http/1.1 503"), "{head}");
+    assert!(head.contains("\r\nretry-after: "), "{head}");
     let body = String::from_utf8(body).unwrap();
     assert!(body.contains("see the log of the gateway"), "{body}");
 }
