@@ -16,6 +16,10 @@ use crate::batch::{Batch, Encoded, Payload};
 use crate::component::{Context, Flow, Ledger, Reason, TableHandle, unix_now};
 use crate::prom::catalog::Exposes;
 
+/// The reason for dropping a point of a sum of deltas that may fall, with the remedy.
+const FALLING: &str =
+    "a sum of deltas that may fall has no total; put an `aggregate` processor before the exporter";
+
 /// The tables of an exporter.
 pub(super) struct ExporterTables {
     /// The table of data from no other table.
@@ -208,13 +212,10 @@ impl TableSink {
     fn count_outcome(&self, outcome: Outcome, metric: &str, flow: &mut Flow) {
         if self.ledger.count_outcome(outcome, metric, flow) {
             self.ledger.drop_items(Reason::Unsupported, 1);
+            flow.reject(1, || format!("`{metric}`: {FALLING}"));
             self.told_of_falling.call_once(|| {
                 let exporter = &*self.exporter;
-                tracing::warn!(
-                    exporter,
-                    metric,
-                    "dropped: a sum of deltas that may fall has no total; put an `aggregate` processor before the exporter"
-                );
+                tracing::warn!(exporter, metric, "dropped: {FALLING}");
             });
         }
     }

@@ -271,11 +271,10 @@ fn senders_pages_queries_metrics_and_api_agree_on_drops() {
             rejected: POINTS,
             series: 0,
         },
-        // The log and the counters tell of these drops, and the answer does not.
         Shown {
             reason: "unsupported",
             requests: vec![request_of(&falling)],
-            rejected: 0,
+            rejected: POINTS,
             series: 0,
         },
     ] {

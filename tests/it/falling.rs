@@ -56,8 +56,15 @@ service:
         let body = request(second, falling).to_string();
         let answer = http::post(otlp, "/v1/metrics", "application/json", body.as_bytes());
         let answer = answer.expect("the gateway answers");
-        // The answer says nothing of the drops: the other pipeline takes all points.
-        assert_eq!((answer.status, answer.text().trim()), (200, "{}"));
+        assert_eq!(answer.status, 200, "{}", answer.text());
+        // The page drops one point of the request. The remote write drops it after the answer.
+        let partial = &answer.json()["partialSuccess"];
+        assert_eq!(partial["rejectedDataPoints"], "1", "{partial}");
+        let why = partial["errorMessage"].as_str().expect("a reason");
+        assert!(
+            why.starts_with("`falling`: a sum of deltas that may fall"),
+            "{why}"
+        );
     }
     let queries = QueryApi::at(admin);
     queries.wait_for_value("rising_total", 8.0);

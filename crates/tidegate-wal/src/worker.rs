@@ -331,7 +331,13 @@ impl Worker {
     fn complain(&self, operation: &'static str, error: &io::Error) {
         self.count_failure(operation);
         // At most once a RETRY: nothing is taken before the disk is tried again.
-        tracing::warn!(component = &*self.inner.owner, operation, %error, "storage failed");
+        tracing::warn!(
+            component = &*self.inner.owner,
+            operation,
+            directory = %self.log.directory().display(),
+            %error,
+            "storage failed: free space, or repair the disk"
+        );
     }
 
     fn lost(&self, records: u64) {

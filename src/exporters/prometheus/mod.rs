@@ -48,6 +48,11 @@ const ERRORS: &[ErrorDoc] = &[
         "503 with `Retry-After`",
         "Wait until the replica is ready. Prometheus scrapes the other replicas.",
     ),
+    ErrorDoc::answered(
+        "A reload starts the page, and fails before the page has all series.",
+        "503 with `Retry-After`",
+        "Correct what the log of the gateway names, and reload.",
+    ),
     ErrorDoc::logged(
         "Two metrics would have the same name or the same series. The exporter omits one.",
         "omitted from the exposition: ",
@@ -58,11 +63,12 @@ const ERRORS: &[ErrorDoc] = &[
         "shown under another's ",
         "Give the metric the same type, unit and help in all senders.",
     ),
-    ErrorDoc::logged(
+    ErrorDoc::answered(
         "A sum of deltas may fall, so it has no total.",
-        "dropped: a sum of deltas that may fall has no total",
+        "OTLP senders get the number of rejected points in `partial_success`",
         "Put an `aggregate` processor before the exporter.",
-    ),
+    )
+    .logged_as("a sum of deltas that may fall has no total"),
 ];
 
 /// The factory of `prometheus`.

@@ -24,7 +24,7 @@ const ERRORS: &[ErrorDoc] = &[
     ErrorDoc::logged(
         "The disk fails, or is full.",
         "storage failed",
-        "Free space, or repair the disk. `operation` and `error` have the cause.",
+        "Free space in `directory`, or repair the disk. `operation` and `error` have the cause.",
     ),
     ErrorDoc::logged(
         "Stored records are damaged.",

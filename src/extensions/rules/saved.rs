@@ -34,7 +34,7 @@ pub(super) enum NotKept {
     #[error("the alerts need {0} bytes, and the limit is 64 MiB: write rules that fire fewer alerts")]
     TooLarge(usize),
     /// The file can't be written.
-    #[error("{0}: {1}")]
+    #[error("{0}: {1}; check the disk")]
     Io(String, io::Error),
 }
 

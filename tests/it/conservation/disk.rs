@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-//! Damaged and full disks.
+//! Damaged, full and failing disks.
 
 use super::*;
+use std::path::PathBuf;
 use tempfile::TempDir;
 
 #[test]
@@ -113,4 +114,121 @@ service:
     // The disk is empty again.
     wait_until(SOON, "it takes data again", || send(input, 1_000_000..1_000_010));
     hop.gateway.stop();
+}
+
+/// A directory that is reached through a link. A file in the place of the link lets all that needs a name in the directory
+/// fail, also for root.
+struct FailingDisk(TempDir);
+
+impl FailingDisk {
+    fn new() -> Self {
+        let disk = Self(tempfile::tempdir().unwrap());
+        std::fs::create_dir(disk.path("disk")).unwrap();
+        disk.mend();
+        disk
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.0.path().join(name)
+    }
+
+    fn link(&self) -> PathBuf {
+        self.path("storage")
+    }
+
+    fn fail(&self) {
+        std::fs::write(self.path("new"), "").unwrap();
+        self.replace_link();
+    }
+
+    fn mend(&self) {
+        std::os::unix::fs::symlink("disk", self.path("new")).unwrap();
+        self.replace_link();
+    }
+
+    /// Writers find the old one or the new one at any time.
+    fn replace_link(&self) {
+        std::fs::rename(self.path("new"), self.link()).unwrap();
+    }
+}
+
+#[test]
+fn writes_that_fail_at_the_stop_are_named_and_what_they_lose_is_counted() {
+    const RULES: &str =
+        "groups: [{name: g, interval: 1s, rules: [{alert: pending, expr: vector(1), for: 10m}]}]";
+    let (disk, input) = (FailingDisk::new(), free_port());
+    let (storage, rules) = (disk.link(), disk.path("rules.yaml"));
+    std::fs::write(&rules, RULES).unwrap();
+    // A stop that waits for the whole drain misses the deadline of the test.
+    let yaml = format!(
+        "extensions:
+  file_storage: {{directory: {storage:?}}}
+  rules: {{files: [{rules:?}], storage: file_storage}}
+receivers:
+  otlp: {{protocols: {{http: {{endpoint: \"127.0.0.1:{input}\"}}}}}}
+processors:
+  aggregate: {{rules: [{{match: {{name: \"*\"}}}}], storage: file_storage}}
+exporters:
+  nop:
+  otlphttp/written: {{endpoint: \"http://127.0.0.1:1\", sending_queue: {{storage: file_storage}}}}
+  otlphttp/memory:
+    endpoint: \"http://127.0.0.1:1\"
+    sending_queue: {{storage: file_storage, storage_mode: spill}}
+service:
+  drain_timeout: 10m
+  extensions: [health_check, file_storage, rules]
+  pipelines:
+    metrics: {{receivers: [otlp], processors: [aggregate], exporters: [nop]}}
+    metrics/sent: {{receivers: [otlp], exporters: [otlphttp/written, otlphttp/memory]}}
+"
+    );
+    let mut gateway = Gateway::start(&yaml);
+    assert!(send(input, 0..1));
+    let alerts = storage.join("extensions%3A%3Arules/alerts");
+    gateway.wait_until("the file of alerts is there", || alerts.exists());
+    disk.fail();
+    let log = gateway.stop();
+    let of = |owner: &str| storage.join(owner).display().to_string();
+    let failed = "storage failed: free space, or repair the disk";
+    for parts in [
+        [
+            failed,
+            "\"snapshot\"",
+            of("processors%3A%3Aaggregate%40metrics").as_str(),
+        ],
+        [
+            failed,
+            "\"write\"",
+            of("exporters%3A%3Aotlphttp%2Fmemory").as_str(),
+        ],
+        [
+            "alerts are not kept",
+            "check the disk",
+            of("extensions%3A%3Arules").as_str(),
+        ],
+        // Only memory had it.
+        ["dropped", "otlphttp/memory", "items=1 reason=\"shutdown\""],
+        [
+            "stopped before the queue was empty",
+            "otlphttp/memory",
+            "kept=0 lost=1",
+        ],
+        // The disk had it before.
+        ["stopped", "otlphttp/written", "kept=1 lost=0"],
+    ] {
+        let is_there = |line: &str| parts.iter().all(|part| line.contains(part));
+        assert!(log.lines().any(is_there), "{parts:?} are in no line of:\n{log}");
+    }
+
+    disk.mend();
+    let mut gateway = Gateway::start(&yaml);
+    let found = gateway.wait_for_log("found batches on disk to send");
+    assert!(
+        found.contains("otlphttp/written") && found.contains("items=1"),
+        "{found}"
+    );
+    // The snapshot is not there, and the records are.
+    let restored = gateway.wait_for_log("the state is restored");
+    assert!(restored.contains("series=1"), "{restored}");
+    gateway.stop();
 }

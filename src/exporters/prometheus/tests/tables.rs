@@ -4,6 +4,7 @@
 
 use super::*;
 use crate::batch::convert;
+use crate::component::Reason;
 
 #[tokio::test]
 async fn points_encoded_or_not_are_shown_and_counted_as_absorbed() {
@@ -60,6 +61,7 @@ async fn a_scrape_that_waits_for_tables_is_refused_at_the_stop() {
     };
     let ((head, body), ()) = tokio::join!(rig.ask("GET /metrics", ""), stopped);
     assert!(head.starts_with("http/1.1 503"), "{head}");
+    assert!(head.contains("\r\nretry-after: "), "{head}");
     let body = String::from_utf8(body).unwrap();
     assert!(body.contains("see the log of the gateway"), "{body}");
 }
@@ -166,6 +168,42 @@ async fn a_series_with_an_end_marker_disappears() {
     assert!(
         page.contains("hits_total{user=\"a\"} 1\n"),
         "it may come back: {page}"
+    );
+    rig.stop().await;
+}
+
+#[tokio::test]
+async fn deltas_that_may_fall_are_dropped_and_rejected_to_the_sender() {
+    let rig = Rig::start("").await;
+    let falling = Data::Sum {
+        monotonic: false,
+        temporality: Temporality::Delta,
+    };
+    let hits = point("hits", COUNTER, 3);
+    let later = Point {
+        time: hits.time + 1,
+        ..hits.clone()
+    };
+    let in_flight = point("in_flight", falling, -2);
+    for payload in [
+        Payload::from(plain(&[hits, in_flight.clone()])),
+        convert::encode_points(&[later, in_flight]).into(),
+    ] {
+        let batch = Batch::new(payload);
+        rig.ledger.enter(batch.items());
+        let outcome = rig.exporter.push(batch).unwrap();
+        assert_eq!(outcome.rejected_items, 1);
+        assert_eq!(
+            outcome.message,
+            "`in_flight`: a sum of deltas that may fall has no total; put an `aggregate` processor before the exporter"
+        );
+    }
+    let balance = rig.ledger.balance();
+    assert_eq!(balance.dropped[Reason::Unsupported as usize], 2);
+    let page = rig.scrape().await;
+    assert!(
+        page.contains("hits_total") && !page.contains("in_flight"),
+        "{page}"
     );
     rig.stop().await;
 }
