@@ -56,7 +56,7 @@ use tidegate_pipeline::component::shared::Registry;
 use tidegate_pipeline::component::{Account, Evaluate, Evaluation, Shared};
 use tidegate_pipeline::watch::Watched;
 
-/// Series that the sampler reads before it lets others go first: some ten microseconds.
+/// Series that the sampler reads before it pauses: some ten microseconds.
 const SLICE: usize = 256;
 
 /// The time for which the sampler releases a lock that others wait for.
@@ -353,19 +353,26 @@ impl View {
             state.follow(pass.time);
             state.arrived
         };
-        let pace = self.slice_time(spread);
-        let mut next = Some((0, 0));
+        let total = self.state().len().max(1);
+        let (mut next, mut unrested) = (Some((0, 0)), 0);
+        let mut begun = Instant::now();
         while let Some(from) = next {
             while self.waiting.load(Relaxed) > 0 {
                 if !rest(YIELD) {
                     return;
                 }
             }
-            let begun = Instant::now();
-            next = self.state().read_some(from, SLICE, now, pass);
-            let pause = pace.saturating_sub(begun.elapsed());
-            if !pause.is_zero() && next.is_some() && !rest(pause) {
-                return;
+            let step = self.state().read_some(from, SLICE, now, pass);
+            next = step.map(|(next, _)| next);
+            unrested += step.map_or(0, |(_, read)| read);
+            // Many small tables and composites have one pause: one for each would take longer than the interval.
+            if unrested >= SLICE && next.is_some() {
+                let share = spread.mul_f64((unrested as f64 / total as f64).min(1.0));
+                let pause = share.saturating_sub(begun.elapsed());
+                if !pause.is_zero() && !rest(pause) {
+                    return;
+                }
+                (unrested, begun) = (0, Instant::now());
             }
         }
         let mut state = self.state();
@@ -405,15 +412,6 @@ impl View {
             self.senders.record_all(&table, newcomers, now);
         }
         self.senders.tick(now);
-    }
-
-    /// The time for a slice with its pause, so that all slices take `spread`.
-    fn slice_time(&self, spread: Duration) -> Duration {
-        let slices = self.state().len().div_ceil(SLICE);
-        match u32::try_from(slices) {
-            Ok(slices) if slices > 1 => spread / slices,
-            _ => Duration::ZERO,
-        }
     }
 
     /// Reads the current state of the series in `selections`. A selection without a name reads all series in

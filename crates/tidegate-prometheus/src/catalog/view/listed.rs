@@ -178,7 +178,7 @@ impl View {
                 std::thread::sleep(YIELD);
             }
             let mut state = self.state();
-            next = state.read_some(from, SLICE, now, pass);
+            next = state.read_some(from, SLICE, now, pass).map(|(next, _)| next);
             if !each(&state, from, next) {
                 return;
             }

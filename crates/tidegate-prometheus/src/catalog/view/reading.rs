@@ -65,16 +65,19 @@ impl ViewState {
         self.resolve_contests(pass);
     }
 
-    /// Reads the state of about `count` series from a place on. Returns the next place.
+    /// Reads the state of about `count` series from a place on. Returns the next place, and the number of places read.
     pub(super) fn read_some(
         &mut self,
         (number, from): Key,
         count: usize,
         now: UnixNanos,
         pass: ViewPass<'_>,
-    ) -> Option<Key> {
-        let end = match self.sources.get(number as usize)? {
-            None => 0,
+    ) -> Option<(Key, usize)> {
+        let source = self.sources.get(number as usize)?;
+        let places = source.as_ref().map_or(0, |source| source.entries.len());
+        let after = (number + 1, 0);
+        let end = match source {
+            None => return Some((after, 0)),
             Some(ViewSource {
                 of: SourceContent::Composite { .. },
                 ..
@@ -89,17 +92,14 @@ impl ViewState {
                 self.read_targets(pass);
                 0
             }
-            Some(source) => source.entries.len() as u32,
+            Some(_) => places as u32,
         };
         let until = end.min(from.saturating_add(u32::try_from(count).unwrap_or(u32::MAX)));
         let keys: Vec<Key> = (from..until).map(|at| (number, at)).collect();
         self.read(&keys, pass);
         self.resolve_contests(pass);
-        Some(if until < end {
-            (number, until)
-        } else {
-            (number + 1, 0)
-        })
+        let read = if end == 0 { places } else { keys.len() };
+        Some((if until < end { (number, until) } else { after }, read))
     }
 
     /// Reads series of tables, quickest in order.

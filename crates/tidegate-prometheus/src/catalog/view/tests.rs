@@ -147,7 +147,7 @@ fn a_pass_over_many_series_is_spread_and_can_be_broken_off() {
         true
     });
     // Reading takes a part of a slice's time; there is no pause after the last slice.
-    assert_eq!(pauses.len(), slices + 1, "the targets come last");
+    assert_eq!(pauses.len(), slices, "the targets come last");
     assert!(pauses.iter().all(|pause| *pause <= spread / slices as u32));
     assert!(pauses.iter().sum::<Duration>() > spread / 2, "{pauses:?}");
     let kept = |at| ask(&view, "count(last_over_time({__name__=~\"level.*\"}[10s]))", at);
@@ -163,6 +163,31 @@ fn a_pass_over_many_series_is_spread_and_can_be_broken_off() {
         ask(&view, later, START + SECOND * 3 / 2),
         Some(2.0 * SLICE as f64)
     );
+}
+
+#[test]
+fn a_pass_over_many_small_tables_is_no_longer_than_one_over_a_large_one() {
+    let (view, shared) = view();
+    let (spread, tables) = (Duration::from_secs(5), 40);
+    for n in 0..tables {
+        gauge(&table(&shared), &format!("small_{n}"), 1, START);
+    }
+    let large = table(&shared);
+    let pauses_of = || {
+        let mut pauses = Vec::new();
+        view.record(START, spread, &mut |time| {
+            pauses.push(time);
+            true
+        });
+        pauses
+    };
+    assert_eq!(pauses_of(), [], "all of them are a part of a slice");
+    for n in 0..2 * SLICE {
+        gauge(&large, &format!("level_{n}"), 1, START);
+    }
+    let pauses = pauses_of();
+    assert!((1..=3).contains(&pauses.len()), "{pauses:?}");
+    assert!(pauses.iter().sum::<Duration>() <= spread, "{pauses:?}");
 }
 
 #[test]
