@@ -4,7 +4,7 @@
 
 use super::kit::command::result;
 use super::kit::gateway::tidegate;
-use super::kit::{Gateway, Prometheus, SOON, free_port, http, testenv};
+use super::kit::{Gateway, Prometheus, QueryApi, SOON, free_port, http, testenv};
 use serde_json::Value as Json;
 use std::collections::BTreeSet;
 use std::process::Command;
@@ -333,4 +333,52 @@ fn the_command_says_why_there_is_no_result_and_can_fail_for_it() {
         "{said}"
     );
     scene.gateway.stop();
+}
+
+/// An operator's range of 5 s needs a sample each second, also with many composites beside some hundred series.
+#[test]
+fn series_are_sampled_each_second_beside_many_composites() {
+    const SERIES: usize = 300;
+    let (input, admin) = (free_port(), free_port());
+    let composites: Vec<String> = (0..40)
+        .map(|n| format!("{{name: c{n}, metric: level, function: max, window: 2s}}"))
+        .collect();
+    let _gateway = Gateway::start(&format!(
+        "extensions:
+  admin: {{endpoint: \"127.0.0.1:{admin}\"}}
+receivers:
+  otlp: {{protocols: {{http: {{endpoint: \"127.0.0.1:{input}\"}}}}}}
+processors:
+  aggregate: {{rules: [{{match: {{name: level}}}}]}}
+  composite: {{composites: [{}]}}
+exporters:
+  nop: {{}}
+service:
+  extensions: [health_check, admin]
+  pipelines: {{metrics: {{receivers: [otlp], processors: [composite, aggregate], exporters: [nop]}}}}
+",
+        composites.join(", ")
+    ));
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    let now = now.expect("after 1970").as_nanos().to_string();
+    let points: Vec<Json> = (0..SERIES)
+        .map(|n| {
+            let attributes = serde_json::json!([{"key": "n", "value": {"stringValue": n.to_string()}}]);
+            serde_json::json!({"asInt": "1", "timeUnixNano": now, "attributes": attributes})
+        })
+        .collect();
+    let metric = serde_json::json!({"name": "level", "gauge": {"dataPoints": points}});
+    let body = serde_json::json!({"resourceMetrics": [{"scopeMetrics": [{"metrics": [metric]}]}]});
+    let answer = http::post(
+        input,
+        "/v1/metrics",
+        "application/json",
+        body.to_string().as_bytes(),
+    );
+    assert_eq!(answer.expect("it lives").status, 200);
+    let queries = QueryApi::at(admin);
+    queries.wait_for_value("count(level)", SERIES as f64);
+    // A pass that takes several seconds leaves at most two samples in 5 s.
+    queries.wait_for_value("min(count_over_time(level[5s])) >= bool 4", 1.0);
+    queries.wait_for_value("count(count_over_time(level[5s]) >= 4)", SERIES as f64);
 }
