@@ -79,7 +79,7 @@ const NO_PAST: HistoryLimits = HistoryLimits {
     max_bytes: 0,
 };
 
-/// The tables that one exporter shows.
+/// The tables that one exporter shows. The view calls it under its locks, so it must not ask the view.
 pub trait Exposes: Send + Sync {
     /// The live tables that it shows, in order; its own is not among them.
     fn live(&self) -> Vec<Arc<Table>>;
@@ -379,8 +379,12 @@ impl View {
 
     /// Updates the sources and their series, without reading values.
     fn update_sources(&self, now: UnixNanos) {
+        let mut state = self.state();
+        // Listed under the lock: an older list must not replace a newer one.
         let tables = self.named_tables();
-        self.state().update_sources(&tables, self.pass(now, false));
+        state.update_sources(&tables, self.pass(now, false));
+        // The lock must be free when the last reference to a table is dropped.
+        drop(state);
         self.senders.tick(now);
     }
 
@@ -428,8 +432,9 @@ impl View {
     /// Reads what is asked for by name; whether all series are to be read instead.
     fn begin_refresh(&self, now: UnixNanos, selections: &[Selection]) -> bool {
         let pass = self.pass(now, false);
-        let tables = self.named_tables();
         let mut state = self.state();
+        // Listed under the lock: an older list must not replace a newer one.
+        let tables = self.named_tables();
         state.update_sources(&tables, pass);
         self.senders.tick(now);
         let names: Option<Vec<&str>> = selections.iter().map(Selection::name).collect();
@@ -441,6 +446,8 @@ impl View {
         if !is_all {
             state.read_asked(selections, now, pass);
         }
+        // The lock must be free when the last reference to a table is dropped.
+        drop(state);
         is_all
     }
 

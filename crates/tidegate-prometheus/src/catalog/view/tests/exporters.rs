@@ -189,3 +189,36 @@ fn a_composite_has_the_name_of_its_page_at_any_moment_of_a_reload() {
     });
     assert_eq!(seen, BTreeSet::from([vec!["a_depth".to_owned()]]));
 }
+
+#[test]
+fn a_reader_from_before_a_reload_does_not_undo_the_view_of_a_later_one() {
+    let older: [fn(&View); 2] = [
+        |view| assert_eq!(ask(view, "level", START), Some(2.0)),
+        |view| record(view, START),
+    ];
+    for older in older {
+        let (view, shared) = view();
+        let old = table(&shared);
+        let new = Arc::new(Table::new("test", vec![Rule::newest()], Limits::default()));
+        gauge(&old, "level", 1, START);
+        gauge(&new, "level", 2, START);
+        assert_eq!(ask(&view, "level", START), Some(1.0));
+        let query = Query::parse("level").unwrap();
+        std::thread::scope(|scope| {
+            let mut state = view.state();
+            scope.spawn(|| older(&view));
+            // It has begun before the reload.
+            while view.waiting.load(SeqCst) == 0 {
+                std::thread::yield_now();
+            }
+            shared
+                .tables
+                .replace(std::slice::from_ref(&old), || vec![new.clone()]);
+            let pass = view.pass(START, false);
+            state.update_sources(&view.named_tables(), pass);
+            state.read_asked(&query.selections(), START, pass);
+        });
+        let answer = query.instant(&view.recall(), millis(START)).unwrap();
+        assert_eq!(one(answer), Some(2.0));
+    }
+}
