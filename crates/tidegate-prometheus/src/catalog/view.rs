@@ -93,6 +93,14 @@ struct Exposition {
     exporter: Arc<str>,
     style: Arc<Style>,
     tables: Arc<dyn Exposes>,
+    /// Whether another instance has replaced it.
+    is_hidden: bool,
+}
+
+impl Exposition {
+    fn is_of(&self, tables: &dyn Exposes) -> bool {
+        std::ptr::addr_eq(Arc::as_ptr(&self.tables), std::ptr::from_ref(tables))
+    }
 }
 
 /// A view of the series of the gateway.
@@ -208,6 +216,7 @@ impl View {
             exporter,
             style,
             tables,
+            is_hidden: false,
         };
         let mut all = self.expositions.lock();
         all.push(exposition);
@@ -216,7 +225,14 @@ impl View {
     /// Forgets an exporter that has ended, by its tables.
     pub fn conceal(&self, tables: &dyn Exposes) {
         let mut all = self.expositions.lock();
-        all.retain(|one| !std::ptr::addr_eq(Arc::as_ptr(&one.tables), std::ptr::from_ref(tables)));
+        all.retain(|one| !one.is_of(tables));
+    }
+
+    /// Hides an exporter from queries, or shows it again, by its tables. A reload hides the exporters that it replaces.
+    pub fn set_hidden(&self, tables: &dyn Exposes, is_hidden: bool) {
+        let mut all = self.expositions.lock();
+        let of_tables = all.iter_mut().filter(|one| one.is_of(tables));
+        of_tables.for_each(|one| one.is_hidden = is_hidden);
     }
 
     /// Lets the names of this exporter count before those of others.
@@ -232,7 +248,7 @@ impl View {
 
     fn named(&self, listed: &[Arc<Table>]) -> Vec<NamedTable> {
         let expositions = self.expositions.lock();
-        let mut in_order: Vec<&Exposition> = expositions.iter().collect();
+        let mut in_order: Vec<&Exposition> = expositions.iter().filter(|one| !one.is_hidden).collect();
         // Stable: the others keep their order.
         in_order.sort_by_key(|one| self.preferred.get().is_none_or(|name| **name != *one.exporter));
         let mut all: Vec<NamedTable> = Vec::new();
@@ -257,7 +273,7 @@ impl View {
         self.named_tables().into_iter().map(|named| named.table).collect()
     }
 
-    /// The names of a gauge in all exporters.
+    /// The names of a gauge in all exporters that queries see.
     pub fn names_of_gauge(&self, name: &str) -> Vec<String> {
         let styles = self.styles().into_iter();
         let names = styles.filter_map(|style| style.naming.metric(name, "", Kind::Gauge));
@@ -299,7 +315,7 @@ impl View {
         named.collect()
     }
 
-    /// The labels of a composite's group in all exporters.
+    /// The labels of a composite's group in all exporters that queries see.
     pub fn labels_of_group(&self, composite: &Composite, group: &Attributes) -> Vec<Labels> {
         let series = composite.series(group.clone());
         let styles = self.styles().into_iter();

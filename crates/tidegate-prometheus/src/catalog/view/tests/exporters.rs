@@ -222,3 +222,31 @@ fn a_reader_from_before_a_reload_does_not_undo_the_view_of_a_later_one() {
         assert_eq!(one(answer), Some(2.0));
     }
 }
+
+#[test]
+fn a_hidden_exporter_names_nothing_until_it_is_shown_again() {
+    let (view, shared) = view();
+    let live = table(&shared);
+    let page = Arc::new(Page {
+        own: Arc::new(Table::new("page", vec![Rule::newest()], Limits::default())),
+        live: vec![live.clone()],
+    });
+    let mut style = Style::default();
+    style.naming.namespace = "a".to_owned();
+    view.expose("prometheus/a".into(), style, page.clone());
+    exporter(&view, "prometheus/b", "b", std::slice::from_ref(&live));
+    gauge(&live, "level", 1, START);
+    gauge(&page.own, "depth", 2, START);
+    for is_hidden in [false, true, false] {
+        view.set_hidden(&*page, is_hidden);
+        let found = ["a_level", "a_depth", "b_level"].map(|query| ask(&view, query, START));
+        let expected = if is_hidden {
+            [None, None, Some(1.0)]
+        } else {
+            [Some(1.0), Some(2.0), None]
+        };
+        assert_eq!(found, expected);
+        let styles = [view.styles().len(), view.known_styles().len()];
+        assert_eq!(styles, [3 - usize::from(is_hidden), 3]);
+    }
+}
