@@ -330,15 +330,17 @@ impl View {
     /// Reads what a query that is asked now needs, and gives what it is to be computed over.
     pub fn ask(&self, now: UnixNanos, selections: &[Selection]) -> Asked<'_> {
         // A query without selections waits for no lock.
-        if !selections.is_empty() {
-            self.refresh(now, selections);
+        if selections.is_empty() {
+            return self.recall();
         }
-        self.recall()
+        let ended = self.state().ended;
+        self.refresh(now, selections);
+        Asked::new(self, Some((now, ended)))
     }
 
     /// Begins a query of the past, without reading the present.
     pub fn recall(&self) -> Asked<'_> {
-        Asked::new(self)
+        Asked::new(self, None)
     }
 
     fn state(&self) -> MutexGuard<'_, ViewState> {

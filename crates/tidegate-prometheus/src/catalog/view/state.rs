@@ -45,6 +45,8 @@ pub(super) struct ViewState {
     pub(super) shared: SharedState,
     /// The time of the last look.
     now: UnixNanos,
+    /// The number of sources that have ended.
+    pub(super) ended: u64,
     /// The number of arrivals.
     pub(super) arrived: u64,
     /// The number of arrivals at the last read of all series.
@@ -98,6 +100,7 @@ impl ViewState {
             names: NameIndex::default(),
             shared: SharedState::new(limits),
             now: 0,
+            ended: 0,
             arrived: 0,
             read: 0,
             borrowed: None,
@@ -189,6 +192,7 @@ impl ViewState {
                 }
             };
             if let Some(gone) = self.sources[number].take_if(|source| !is_there(source)) {
+                self.ended += 1;
                 for (at, entry) in (0u32..).zip(gone.entries) {
                     entry
                         .into_iter()

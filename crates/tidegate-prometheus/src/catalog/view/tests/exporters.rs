@@ -193,7 +193,7 @@ fn a_composite_has_the_name_of_its_page_at_any_moment_of_a_reload() {
 #[test]
 fn a_reader_from_before_a_reload_does_not_undo_the_view_of_a_later_one() {
     let older: [fn(&View); 2] = [
-        |view| assert_eq!(ask(view, "level", START), Some(2.0)),
+        |view| view.refresh(START, &Query::parse("level").unwrap().selections()),
         |view| record(view, START),
     ];
     for older in older {
@@ -248,5 +248,24 @@ fn a_hidden_exporter_names_nothing_until_it_is_shown_again() {
         assert_eq!(found, expected);
         let styles = [view.styles().len(), view.known_styles().len()];
         assert_eq!(styles, [3 - usize::from(is_hidden), 3]);
+    }
+}
+
+#[test]
+fn a_query_finds_the_tables_that_another_reader_has_registered_since_it_began() {
+    for text in ["level", "{__name__=~\"le.*\"}"] {
+        let (view, shared) = view();
+        let old = table(&shared);
+        let new = Arc::new(Table::new("test", vec![Rule::newest()], Limits::default()));
+        gauge(&old, "level", 1, START);
+        gauge(&new, "level", 2, START);
+        let query = Query::parse(text).unwrap();
+        let asked = view.ask(START, &query.selections());
+        shared
+            .tables
+            .replace(std::slice::from_ref(&old), || vec![new.clone()]);
+        assert_eq!(ask(&view, "other", START), None);
+        let answer = query.instant(&asked, millis(START)).unwrap();
+        assert_eq!(one(answer), Some(2.0), "{text}");
     }
 }
