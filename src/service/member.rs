@@ -134,6 +134,13 @@ impl GraphMember {
             .for_each(|downstream| downstream.set(state));
     }
 
+    /// Sets whether queries see the tables of an exporter under its names.
+    pub(super) fn set_exposed(&self, is_exposed: bool) {
+        if let Instance::Exporter(one) = &self.instance {
+            one.set_exposed(is_exposed);
+        }
+    }
+
     /// Lists the table and the composites of the member, which has started, and lets its readers see them.
     pub fn publish(&self, shared: &Shared) {
         self.table.iter().for_each(TableHandle::open);

@@ -26,6 +26,8 @@ pub struct Running {
     pub(super) stopped: Vec<GraphMember>,
     /// Generations whose pushes may still reach them.
     pub(super) past: Vec<Arc<Generation>>,
+    /// Generations whose pushes did not end in time. Their consumers stay.
+    pub(super) overdue: Vec<Arc<Generation>>,
     /// The task that measures memory.
     watching: JoinHandle<()>,
 }
@@ -49,6 +51,7 @@ impl Running {
             leaving: Vec::new(),
             stopped: Vec::new(),
             past: Vec::new(),
+            overdue: Vec::new(),
             watching: tokio::spawn(async move { memory.watch().await }),
         };
         for member in graph.members {

@@ -300,6 +300,10 @@ impl Exporter for UnservedPage {
         self.exporter.show_tables(tables);
     }
 
+    fn set_exposed(&self, is_exposed: bool) {
+        self.exporter.set_exposed(is_exposed);
+    }
+
     fn table(&self) -> Option<&Arc<Table>> {
         self.exporter.table()
     }

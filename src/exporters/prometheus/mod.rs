@@ -95,6 +95,7 @@ const TICK: Duration = Duration::from_secs(1);
 struct Prometheus {
     config: Arc<PrometheusExporterConfig>,
     base: Context,
+    view: Arc<View>,
     views: Arc<ExporterTables>,
     sink: TableSink,
     /// The thread for long work without waiters. The runtime's threads are for waiters.
@@ -112,11 +113,13 @@ impl Prometheus {
         let own = own_table(&base, config.limits(), replaced);
         let views = Arc::new(ExporterTables::new(own));
         let style = config.style(Escaping::default());
-        View::of(&base.shared).expose(base.id.clone(), style, views.clone());
+        let view = View::of(&base.shared);
+        view.expose(base.id.clone(), style, views.clone());
         Self {
             config,
             sink: TableSink::new(views.clone(), ledger, base.id.clone()),
             base,
+            view,
             views,
             worker: Worker::new("tidegate-pages"),
             server: PageServer::default(),
@@ -161,11 +164,15 @@ impl Exporter for Prometheus {
     fn show_tables(&self, tables: Vec<TableHandle>) {
         self.views.show(tables);
     }
+
+    fn set_exposed(&self, is_exposed: bool) {
+        self.view.set_hidden(&*self.views, !is_exposed);
+    }
 }
 
 impl Drop for Prometheus {
     fn drop(&mut self) {
-        View::of(&self.base.shared).conceal(&*self.views);
+        self.view.conceal(&*self.views);
     }
 }
 

@@ -36,7 +36,8 @@ pub(super) fn declaration(
 ) -> Result<Declaration, BadPattern> {
     let (view, selections) = (View::of(shared), query.selections());
     let metric = match query.only_names() {
-        Some(names) => Pattern::regex(&patterns(&names, &view.styles()))?,
+        // A failed reload builds it before it shows the old exporters again.
+        Some(names) => Pattern::regex(&patterns(&names, &view.known_styles()))?,
         None => Pattern::parse("*")?,
     };
     // The view reads the composite, so a strong reference would be a cycle.

@@ -8,8 +8,8 @@
 //! 2. Start those that may run beside the old ones. New receivers start with closed downstreams.
 //! 3. Hold pushes for a moment; stop the members that must end before new ones begin (a queue on disk, a listener, a receiver
 //!    whose port goes to an exporter), and before them all old members that push into them; start the new ones.
-//! 4. Lead all downstreams to the new graph at one moment, and show the tables and composites of the new members. Until then,
-//!    those of stopped members stay visible, and new pages make their readers wait.
+//! 4. Lead all downstreams to the new graph at one moment, and show the tables and composites of the new members, under the
+//!    names of the new pages. Until then, those of stopped members stay visible, and new pages make their readers wait.
 //! 5. Stop the receivers that are replaced or removed, and start their successors.
 //! 6. When the last push into the old graph has ended, stop its members. They hand on what they hold.
 //!
@@ -306,12 +306,19 @@ impl Running {
         for member in self.stopped.drain(..) {
             member.withdraw(&self.shared);
             member.table.iter().for_each(TableHandle::close);
+            member.set_exposed(false);
             end_watches(member.lifecycle().composites());
         }
-        let mut have_ended = true;
-        for generation in self.past.drain(..) {
-            have_ended &= Wiring::ended(&generation, deadline).await;
+        // Those that an earlier call has waited for must not take the time of the others.
+        let known = std::mem::take(&mut self.overdue).into_iter();
+        let new = std::mem::take(&mut self.past).into_iter();
+        let known = known.map(|generation| (generation, Instant::now()));
+        for (generation, limit) in known.chain(new.map(|generation| (generation, deadline))) {
+            if !Wiring::ended(&generation, limit).await {
+                self.overdue.push(generation);
+            }
         }
+        let have_ended = self.overdue.is_empty();
         if !have_ended {
             tracing::warn!("pushes into replaced components did not end in time");
         }
@@ -362,8 +369,8 @@ async fn stop_in_pause(members: &[GraphMember]) {
     }
 }
 
-/// Shows the tables and the composites of new members instead of those of old ones, at one moment: a query sees the old ones
-/// or the new ones.
+/// Shows the tables and the composites of new members instead of those of old ones, under the names of new exporters, at one
+/// moment: a query sees the old ones or the new ones.
 fn show_instead(shared: &Shared, old: &[&GraphMember], new: &[&GraphMember], graph: &Graph) {
     let tables = |members: &[&GraphMember]| -> Vec<_> {
         let listed = members.iter().filter_map(|member| member.listed_table());
@@ -383,6 +390,10 @@ fn show_instead(shared: &Shared, old: &[&GraphMember], new: &[&GraphMember], gra
         let closing = old.iter().filter_map(|member| member.table.as_ref());
         closing.for_each(TableHandle::close);
         shared.composites.replace(&ending, || beginning.clone());
+        // An old exporter exists until the last push into it has ended.
+        old.iter().for_each(|member| member.set_exposed(false));
+        // A return to the old plan goes on with exporters that were replaced and still run.
+        new.iter().for_each(|member| member.set_exposed(true));
         tables(new)
     });
     end_watches(&ending);

@@ -144,6 +144,11 @@ pub trait Exporter: Lifecycle + Consumer {
     /// started before.
     fn show_tables(&self, _tables: Vec<TableHandle>) {}
 
+    /// Sets whether queries see its tables under its names, as they do from its build on. A reload hides the instances that
+    /// it replaces when it shows the tables of the new ones. If it fails, it shows those again that still run. It must not
+    /// use the list [`Shared::tables`], which is locked meanwhile.
+    fn set_exposed(&self, _is_exposed: bool) {}
+
     /// The table of its own, with data that it can't get again. The instance that replaces it may go on with this table.
     fn table(&self) -> Option<&Arc<Table>> {
         None

@@ -79,7 +79,7 @@ const NO_PAST: HistoryLimits = HistoryLimits {
     max_bytes: 0,
 };
 
-/// The tables that one exporter shows.
+/// The tables that one exporter shows. The view calls it under its locks, so it must not ask the view.
 pub trait Exposes: Send + Sync {
     /// The live tables that it shows, in order; its own is not among them.
     fn live(&self) -> Vec<Arc<Table>>;
@@ -93,6 +93,14 @@ struct Exposition {
     exporter: Arc<str>,
     style: Arc<Style>,
     tables: Arc<dyn Exposes>,
+    /// Whether another instance has replaced it.
+    is_hidden: bool,
+}
+
+impl Exposition {
+    fn is_of(&self, tables: &dyn Exposes) -> bool {
+        std::ptr::addr_eq(Arc::as_ptr(&self.tables), std::ptr::from_ref(tables))
+    }
 }
 
 /// A view of the series of the gateway.
@@ -208,6 +216,7 @@ impl View {
             exporter,
             style,
             tables,
+            is_hidden: false,
         };
         let mut all = self.expositions.lock();
         all.push(exposition);
@@ -216,7 +225,14 @@ impl View {
     /// Forgets an exporter that has ended, by its tables.
     pub fn conceal(&self, tables: &dyn Exposes) {
         let mut all = self.expositions.lock();
-        all.retain(|one| !std::ptr::addr_eq(Arc::as_ptr(&one.tables), std::ptr::from_ref(tables)));
+        all.retain(|one| !one.is_of(tables));
+    }
+
+    /// Hides an exporter from queries, or shows it again, by its tables. A reload hides the exporters that it replaces.
+    pub fn set_hidden(&self, tables: &dyn Exposes, is_hidden: bool) {
+        let mut all = self.expositions.lock();
+        let of_tables = all.iter_mut().filter(|one| one.is_of(tables));
+        of_tables.for_each(|one| one.is_hidden = is_hidden);
     }
 
     /// Lets the names of this exporter count before those of others.
@@ -232,7 +248,7 @@ impl View {
 
     fn named(&self, listed: &[Arc<Table>]) -> Vec<NamedTable> {
         let expositions = self.expositions.lock();
-        let mut in_order: Vec<&Exposition> = expositions.iter().collect();
+        let mut in_order: Vec<&Exposition> = expositions.iter().filter(|one| !one.is_hidden).collect();
         // Stable: the others keep their order.
         in_order.sort_by_key(|one| self.preferred.get().is_none_or(|name| **name != *one.exporter));
         let mut all: Vec<NamedTable> = Vec::new();
@@ -257,7 +273,7 @@ impl View {
         self.named_tables().into_iter().map(|named| named.table).collect()
     }
 
-    /// The names of a gauge in all exporters.
+    /// The names of a gauge in all exporters that queries see.
     pub fn names_of_gauge(&self, name: &str) -> Vec<String> {
         let styles = self.styles().into_iter();
         let names = styles.filter_map(|style| style.naming.metric(name, "", Kind::Gauge));
@@ -299,7 +315,7 @@ impl View {
         named.collect()
     }
 
-    /// The labels of a composite's group in all exporters.
+    /// The labels of a composite's group in all exporters that queries see.
     pub fn labels_of_group(&self, composite: &Composite, group: &Attributes) -> Vec<Labels> {
         let series = composite.series(group.clone());
         let styles = self.styles().into_iter();
@@ -314,15 +330,17 @@ impl View {
     /// Reads what a query that is asked now needs, and gives what it is to be computed over.
     pub fn ask(&self, now: UnixNanos, selections: &[Selection]) -> Asked<'_> {
         // A query without selections waits for no lock.
-        if !selections.is_empty() {
-            self.refresh(now, selections);
+        if selections.is_empty() {
+            return self.recall();
         }
-        self.recall()
+        let ended = self.state().ended;
+        self.refresh(now, selections);
+        Asked::new(self, Some((now, ended)))
     }
 
     /// Begins a query of the past, without reading the present.
     pub fn recall(&self) -> Asked<'_> {
-        Asked::new(self)
+        Asked::new(self, None)
     }
 
     fn state(&self) -> MutexGuard<'_, ViewState> {
@@ -386,8 +404,12 @@ impl View {
 
     /// Updates the sources and their series, without reading values.
     fn update_sources(&self, now: UnixNanos) {
+        let mut state = self.state();
+        // Listed under the lock: an older list must not replace a newer one.
         let tables = self.named_tables();
-        self.state().update_sources(&tables, self.pass(now, false));
+        state.update_sources(&tables, self.pass(now, false));
+        // The lock must be free when the last reference to a table is dropped.
+        drop(state);
         self.senders.tick(now);
     }
 
@@ -426,8 +448,9 @@ impl View {
     /// Reads what is asked for by name; whether all series are to be read instead.
     fn begin_refresh(&self, now: UnixNanos, selections: &[Selection]) -> bool {
         let pass = self.pass(now, false);
-        let tables = self.named_tables();
         let mut state = self.state();
+        // Listed under the lock: an older list must not replace a newer one.
+        let tables = self.named_tables();
         state.update_sources(&tables, pass);
         self.senders.tick(now);
         let names: Option<Vec<&str>> = selections.iter().map(Selection::name).collect();
@@ -439,6 +462,8 @@ impl View {
         if !is_all {
             state.read_asked(selections, now, pass);
         }
+        // The lock must be free when the last reference to a table is dropped.
+        drop(state);
         is_all
     }
 

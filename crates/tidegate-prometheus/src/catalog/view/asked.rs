@@ -31,6 +31,8 @@ const NO_SERIES: &str =
 /// Samples for one query. It notes what the query has met.
 pub struct Asked<'a> {
     pub(super) view: &'a View,
+    /// When it began to read the present, and the number of sources that had ended before; `None`: it reads the past only.
+    pub(super) began: Option<(UnixNanos, u64)>,
     warnings: Mutex<QueryWarnings>,
 }
 
@@ -143,9 +145,10 @@ impl QueryWarnings {
 }
 
 impl<'a> Asked<'a> {
-    pub(super) fn new(view: &'a View) -> Self {
+    pub(super) fn new(view: &'a View, began: Option<(UnixNanos, u64)>) -> Self {
         Self {
             view,
+            began,
             warnings: Mutex::default(),
         }
     }

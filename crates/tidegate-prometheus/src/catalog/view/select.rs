@@ -82,6 +82,15 @@ impl Samples for View {
 impl Samples for Asked<'_> {
     fn select(&self, selection: &Selection) -> Result<Vec<QuerySeries>, QueryError> {
         let mut state = self.view.state();
+        if let Some((now, ended)) = self.began
+            && ended != state.ended
+        {
+            // Another reader has ended tables that it has read. Nobody may have read their successors yet.
+            drop(state);
+            let selections = std::slice::from_ref(selection);
+            self.view.refresh_for(now, selections, &selection.patience)?;
+            state = self.view.state();
+        }
         state.prepare(selection);
         self.note(&state, selection);
         self.view.read(&state, selection)

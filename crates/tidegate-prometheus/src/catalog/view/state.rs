@@ -12,8 +12,11 @@
 //! - `shared.claims` may have keys of series that have gone. `resolve_contests` looks each of them up.
 //!
 //! Locks: one lock of `View` guards the whole state. The order is this lock, then the senders, then a table. `Senders`
-//! reads tables under its own lock, so the lock of a table must be free when the senders are asked. Callers list the
-//! tables before they lock the state, because exporters hold locks of their own for that list.
+//! reads tables under its own lock, so the lock of a table must be free when the senders are asked.
+//!
+//! Callers lock the state before they list the tables. Otherwise a list from before a reload may replace that of a later
+//! reader. The list has locks too: that of the tables, then that of the expositions, then those of exporters. The lock of
+//! the composites follows that of the tables. Code that holds one of these four locks must not ask for the state.
 //!
 //! Ownership: sources refer to tables and composites weakly, so a query keeps no table alive. Entries hold their
 //! series, so the address of a composite's series stays valid as its key.
@@ -42,6 +45,8 @@ pub(super) struct ViewState {
     pub(super) shared: SharedState,
     /// The time of the last look.
     now: UnixNanos,
+    /// The number of sources that have ended.
+    pub(super) ended: u64,
     /// The number of arrivals.
     pub(super) arrived: u64,
     /// The number of arrivals at the last read of all series.
@@ -95,6 +100,7 @@ impl ViewState {
             names: NameIndex::default(),
             shared: SharedState::new(limits),
             now: 0,
+            ended: 0,
             arrived: 0,
             read: 0,
             borrowed: None,
@@ -186,6 +192,7 @@ impl ViewState {
                 }
             };
             if let Some(gone) = self.sources[number].take_if(|source| !is_there(source)) {
+                self.ended += 1;
                 for (at, entry) in (0u32..).zip(gone.entries) {
                     entry
                         .into_iter()

@@ -189,3 +189,83 @@ fn a_composite_has_the_name_of_its_page_at_any_moment_of_a_reload() {
     });
     assert_eq!(seen, BTreeSet::from([vec!["a_depth".to_owned()]]));
 }
+
+#[test]
+fn a_reader_from_before_a_reload_does_not_undo_the_view_of_a_later_one() {
+    let older: [fn(&View); 2] = [
+        |view| view.refresh(START, &Query::parse("level").unwrap().selections()),
+        |view| record(view, START),
+    ];
+    for older in older {
+        let (view, shared) = view();
+        let old = table(&shared);
+        let new = Arc::new(Table::new("test", vec![Rule::newest()], Limits::default()));
+        gauge(&old, "level", 1, START);
+        gauge(&new, "level", 2, START);
+        assert_eq!(ask(&view, "level", START), Some(1.0));
+        let query = Query::parse("level").unwrap();
+        std::thread::scope(|scope| {
+            let mut state = view.state();
+            scope.spawn(|| older(&view));
+            // It has begun before the reload.
+            while view.waiting.load(SeqCst) == 0 {
+                std::thread::yield_now();
+            }
+            shared
+                .tables
+                .replace(std::slice::from_ref(&old), || vec![new.clone()]);
+            let pass = view.pass(START, false);
+            state.update_sources(&view.named_tables(), pass);
+            state.read_asked(&query.selections(), START, pass);
+        });
+        let answer = query.instant(&view.recall(), millis(START)).unwrap();
+        assert_eq!(one(answer), Some(2.0));
+    }
+}
+
+#[test]
+fn a_hidden_exporter_names_nothing_until_it_is_shown_again() {
+    let (view, shared) = view();
+    let live = table(&shared);
+    let page = Arc::new(Page {
+        own: Arc::new(Table::new("page", vec![Rule::newest()], Limits::default())),
+        live: vec![live.clone()],
+    });
+    let mut style = Style::default();
+    style.naming.namespace = "a".to_owned();
+    view.expose("prometheus/a".into(), style, page.clone());
+    exporter(&view, "prometheus/b", "b", std::slice::from_ref(&live));
+    gauge(&live, "level", 1, START);
+    gauge(&page.own, "depth", 2, START);
+    for is_hidden in [false, true, false] {
+        view.set_hidden(&*page, is_hidden);
+        let found = ["a_level", "a_depth", "b_level"].map(|query| ask(&view, query, START));
+        let expected = if is_hidden {
+            [None, None, Some(1.0)]
+        } else {
+            [Some(1.0), Some(2.0), None]
+        };
+        assert_eq!(found, expected);
+        let styles = [view.styles().len(), view.known_styles().len()];
+        assert_eq!(styles, [3 - usize::from(is_hidden), 3]);
+    }
+}
+
+#[test]
+fn a_query_finds_the_tables_that_another_reader_has_registered_since_it_began() {
+    for text in ["level", "{__name__=~\"le.*\"}"] {
+        let (view, shared) = view();
+        let old = table(&shared);
+        let new = Arc::new(Table::new("test", vec![Rule::newest()], Limits::default()));
+        gauge(&old, "level", 1, START);
+        gauge(&new, "level", 2, START);
+        let query = Query::parse(text).unwrap();
+        let asked = view.ask(START, &query.selections());
+        shared
+            .tables
+            .replace(std::slice::from_ref(&old), || vec![new.clone()]);
+        assert_eq!(ask(&view, "other", START), None);
+        let answer = query.instant(&asked, millis(START)).unwrap();
+        assert_eq!(one(answer), Some(2.0), "{text}");
+    }
+}
