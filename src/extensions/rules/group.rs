@@ -14,7 +14,7 @@ use tidegate_rules::{AlertState, GroupState, RuleDefinition, RuleGroup, SavedAle
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
-use super::alertmanager::count_unsent;
+use super::alertmanager::UnsentAlerts;
 use super::backend::{KnownSources, LiveBackend, address};
 use super::engine::RuleEngine;
 use super::metrics::GroupMetrics;
@@ -154,19 +154,11 @@ impl GroupRun {
         let Some(predecessor) = predecessor else {
             return;
         };
-        let previous = predecessor.wait_for_state();
+        let (previous, unsent) = predecessor.wait_for_state();
         if let (Some(evaluated), Some(previous)) = (evaluated, previous) {
             self.adopt_into(evaluated, previous);
         }
-        for former in &predecessor.engine.alertmanagers {
-            let alerts = former.take_rest();
-            let mut present = self.engine.alertmanagers.iter();
-            match present.find(|one| one.shown() == former.shown()) {
-                Some(one) => one.enqueue(&alerts),
-                None if alerts.is_empty() => {}
-                None => count_unsent(&self.engine.component, former.shown(), alerts.len()),
-            }
-        }
+        self.engine.send_unsent(unsent);
     }
 
     /// Takes over alerts that a previous run has kept. Returns their number.
@@ -190,11 +182,12 @@ impl GroupRun {
         evaluated.take()
     }
 
-    /// The same after the evaluation that is under way. It blocks the thread, at most for the time limits of the queries.
-    pub(super) fn wait_for_state(&self) -> Option<Evaluated> {
+    /// The same after the evaluation that is under way, with the alerts that nobody has sent. It blocks the thread, at most
+    /// for the time limits of the queries.
+    pub(super) fn wait_for_state(&self) -> (Option<Evaluated>, Vec<UnsentAlerts>) {
         let mut evaluated = self.evaluated.lock();
         self.adopt_predecessor(&mut evaluated);
-        evaluated.take()
+        (evaluated.take(), self.engine.take_unsent())
     }
 
     /// Does something while an evaluation seems to be under way.

@@ -30,7 +30,7 @@ use tokio::task::JoinHandle;
 use tokio::time::{MissedTickBehavior, interval, sleep, timeout_at};
 use tokio_util::sync::CancellationToken;
 
-use self::alertmanager::{WaitingAlert, count_unsent};
+use self::alertmanager::{UnsentAlerts, count_unsent};
 use self::config::RulesConfig;
 use self::engine::RuleEngine;
 use self::files::LoadedRules;
@@ -114,9 +114,6 @@ enum LeftGroup {
     Busy(Arc<GroupRun>),
 }
 
-/// An Alertmanager, and the alerts that it has not got.
-type UnsentAlerts = (String, Vec<WaitingAlert>);
-
 struct RulesExtension {
     base: Context,
     config: Arc<RulesConfig>,
@@ -199,13 +196,7 @@ impl RulesExtension {
                 LeftGroup::Busy(previous) => self.adopt_later(previous),
             }
         }
-        for (alertmanager, alerts) in left.alerts {
-            let mut all = self.engine.alertmanagers.iter();
-            match all.find(|one| one.shown() == alertmanager) {
-                Some(one) => one.enqueue(&alerts),
-                None => count_unsent(&self.base.id, &alertmanager, alerts.len()),
-            }
-        }
+        self.engine.send_unsent(left.alerts);
         true
     }
 
@@ -227,7 +218,9 @@ impl RulesExtension {
         let engine = self.engine.clone();
         // Nobody waits for it.
         drop(in_background(move || {
-            if let Some(previous) = previous.wait_for_state() {
+            let (previous, unsent) = previous.wait_for_state();
+            engine.send_unsent(unsent);
+            if let Some(previous) = previous {
                 end_series(&engine, previous);
             }
         }));
@@ -236,11 +229,8 @@ impl RulesExtension {
     /// Leaves the state to the next instance. When the gateway stops, there is none.
     fn leave(&self) {
         let shared = &self.base.shared;
-        let unsent = self.engine.alertmanagers.iter();
-        let unsent = unsent.map(|one| (one.shown().to_owned(), one.take_rest()));
-        let alerts: Vec<UnsentAlerts> = unsent.collect();
         if shared.health.phase() == Phase::Stopping {
-            for (alertmanager, alerts) in alerts {
+            for (alertmanager, alerts) in self.engine.take_unsent() {
                 count_unsent(&self.base.id, &alertmanager, alerts.len());
             }
             return;
@@ -249,7 +239,8 @@ impl RulesExtension {
         let transfer = Transfer {
             since,
             groups: self.groups.iter().map(left_group).collect(),
-            alerts,
+            // After the groups: the last evaluation of one that has ended has sent its alerts.
+            alerts: self.engine.take_unsent(),
         };
         let transfers = shared.parts.get(Transfers::default);
         transfers.0.lock().insert(self.base.id.to_string(), transfer);
@@ -348,7 +339,17 @@ async fn discard(shared: Arc<Shared>, id: Arc<str>, since: Instant) {
         let is_left = all.get(&*id).is_some_and(|left| left.since == since);
         if is_left { all.remove(&*id) } else { None }
     };
-    for (alertmanager, alerts) in discarded.map(|left| left.alerts).unwrap_or_default() {
+    let Some(discarded) = discarded else {
+        return;
+    };
+    let mut unsent = discarded.alerts;
+    for group in discarded.groups {
+        if let LeftGroup::Busy(group) = group {
+            let of_group = in_background(move || group.wait_for_state().1).await;
+            unsent.extend(of_group.unwrap_or_default());
+        }
+    }
+    for (alertmanager, alerts) in unsent {
         count_unsent(&id, &alertmanager, alerts.len());
     }
 }

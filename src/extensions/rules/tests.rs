@@ -3,18 +3,21 @@
 //! The extension on a live table: alerts, recorded series, and its successor.
 
 use std::fs;
-use std::sync::mpsc::sync_channel;
+use std::sync::mpsc::{SyncSender, sync_channel};
 use std::thread;
 
+use bytes::Bytes;
 use tempfile::TempDir;
 use tidegate_engine::{Attributes, Data, Limits, Rule, Table, Value};
 use tidegate_rules::{ActiveAlert, AlertState};
 
+use super::alertmanager::WaitingAlert;
 use super::*;
 use crate::batch::{Payload, Signal};
 use crate::component::testing::{Sink, context, eventually, options};
 use crate::component::wall_now;
 use crate::prom::catalog::testing::point;
+use crate::telemetry::testing::recorder;
 
 const RULES: &str = "groups:
 - name: web
@@ -22,6 +25,9 @@ const RULES: &str = "groups:
   - {record: \"zone:depth:max\", expr: max by (zone) (depth)}
   - {alert: Deep, expr: \"zone:depth:max > 5\", for: 1h}
 ";
+
+/// An Alertmanager that nobody can reach.
+const UNREACHABLE: &str = "alertmanagers: [{endpoint: \"http://127.0.0.1:1\"}]";
 
 /// A gateway with a table and rules.
 struct Rig {
@@ -75,6 +81,39 @@ impl Rig {
         let rules = groups.iter().flat_map(|group| &group.rules);
         rules.flat_map(|rule| rule.alerts.clone()).collect()
     }
+}
+
+/// Seems to be an evaluation of a group until it is ended.
+struct LongEvaluation {
+    end: SyncSender<()>,
+    thread: thread::JoinHandle<()>,
+}
+
+impl LongEvaluation {
+    fn of(group: &Arc<GroupRun>) -> Self {
+        let (begin, begun) = sync_channel::<()>(1);
+        let (end, ended) = sync_channel::<()>(1);
+        let group = group.clone();
+        let thread = thread::spawn(move || {
+            group.during_evaluation(|| {
+                begin.send(()).unwrap();
+                ended.recv().unwrap();
+            });
+        });
+        begun.recv().unwrap();
+        Self { end, thread }
+    }
+
+    fn end(self) {
+        self.end.send(()).unwrap();
+        self.thread.join().unwrap();
+    }
+}
+
+/// An alert that waits for its Alertmanager.
+fn waiting_alert() -> WaitingAlert {
+    let labels = [("alertname", "Late")].into_iter().collect();
+    (labels, Bytes::from_static(b"{}"))
 }
 
 fn soon() -> Instant {
@@ -136,24 +175,53 @@ async fn an_evaluation_that_outlasts_the_stop_hands_its_state_on() {
     start(&first).await;
     eventually("the alert is pending", || rig.alerts().len() == 1);
     let before = rig.alerts().remove(0);
-    let (begin, begun) = sync_channel::<()>(1);
-    let (end, ended) = sync_channel::<()>(1);
-    let group = first.groups[0].clone();
-    let evaluation = thread::spawn(move || {
-        group.during_evaluation(|| {
-            begin.send(()).unwrap();
-            ended.recv().unwrap();
-        });
-    });
-    begun.recv().unwrap();
+    let evaluation = LongEvaluation::of(&first.groups[0]);
     first.stop(Instant::now()).await;
     let second = rig.extension().unwrap();
     start(&second).await;
-    end.send(()).unwrap();
-    evaluation.join().unwrap();
+    evaluation.end();
     eventually("the alert goes on", || rig.alerts().len() == 1);
     assert_eq!(rig.alerts().remove(0).active_at, before.active_at);
     second.stop(soon()).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn alerts_of_the_last_evaluation_of_a_removed_group_are_sent() {
+    let rig = Rig::new();
+    let first = rig.extension_with(UNREACHABLE).unwrap();
+    start(&first).await;
+    let evaluation = LongEvaluation::of(&first.groups[0]);
+    first.stop(Instant::now()).await;
+    rig.write("groups: []");
+    let second = rig.extension_with(UNREACHABLE).unwrap();
+    start(&second).await;
+    first.engine.alertmanagers[0].enqueue(&[waiting_alert()]);
+    evaluation.end();
+    let successor = &second.engine.alertmanagers[0];
+    eventually("the successor has the alert", || {
+        !successor.take_rest().is_empty()
+    });
+    second.stop(soon()).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn alerts_of_a_last_evaluation_without_a_successor_count_as_dropped() {
+    let (recorder, page) = recorder("[]");
+    let _recording = metrics::set_default_local_recorder(&recorder);
+    let rig = Rig::new();
+    let rules = rig.extension_with(UNREACHABLE).unwrap();
+    let since = Instant::now();
+    let transfer = Transfer {
+        since,
+        groups: vec![LeftGroup::Busy(rules.groups[0].clone())],
+        alerts: Vec::new(),
+    };
+    let transfers = rig.base.shared.parts.get(Transfers::default);
+    transfers.0.lock().insert(rig.base.id.to_string(), transfer);
+    rules.engine.alertmanagers[0].enqueue(&[waiting_alert()]);
+    discard(rig.base.shared.clone(), rig.base.id.clone(), since).await;
+    let dropped = page.series("tidegate_alerts_dropped_total");
+    assert_eq!(dropped.iter().map(|(_, alerts)| alerts).sum::<f64>(), 1.0);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
