@@ -119,6 +119,7 @@ impl GroupRun {
 
     /// Takes over the state of its predecessor before the first evaluation. An evaluation of it is still under way.
     pub(super) fn adopt_later(&self, previous: Arc<Self>) {
+        self.show(&previous.group, &previous.report().rules);
         *self.predecessor.lock() = Some(previous);
     }
 
@@ -139,13 +140,17 @@ impl GroupRun {
         }
         evaluated.state.adopt(previous.state);
         evaluated.count();
-        self.show(&evaluated.state);
+        self.show(&self.group, &rule_states(&evaluated.state, &|_| Duration::ZERO));
     }
 
-    /// Shows a state that is taken over: alerts must not seem to be away until the first evaluation.
-    fn show(&self, state: &GroupState) {
-        let rules = rule_states(state, &|_| Duration::ZERO);
-        Arc::make_mut(&mut self.report.lock()).rules = rules;
+    /// Shows states of rules that are taken over from `earlier`: alerts must not seem to be away until the first evaluation.
+    fn show(&self, earlier: &RuleGroup, states: &[RuleState]) {
+        let numbers = self.group.predecessors(earlier).into_iter();
+        let rules = numbers.map(|number| {
+            let state = number.and_then(|number| states.get(number));
+            state.cloned().unwrap_or_default()
+        });
+        Arc::make_mut(&mut self.report.lock()).rules = rules.collect();
     }
 
     /// Waits for the last evaluation of the predecessor, and takes over its state and what it has not sent.
@@ -166,7 +171,7 @@ impl GroupRun {
         match &mut *self.evaluated.lock() {
             Some(evaluated) => {
                 let restored = saved.restore(&mut evaluated.state, at);
-                self.show(&evaluated.state);
+                self.show(&self.group, &rule_states(&evaluated.state, &|_| Duration::ZERO));
                 restored
             }
             None => 0,

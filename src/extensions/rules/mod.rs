@@ -422,18 +422,18 @@ impl Lifecycle for RulesExtension {
         self.stopping_senders.cancel();
         let senders = std::mem::take(&mut *self.senders.lock());
         end(senders, deadline).await;
-        RuleReporters::of(&self.base.shared).remove(&self.reporter);
-        if !was_running {
-            return;
-        }
         let file = self.file.lock().clone();
-        if let (Some(file), Some(kept)) = (file, kept_alerts(&self.groups)) {
+        if was_running && let (Some(file), Some(kept)) = (file, kept_alerts(&self.groups)) {
             let written = in_background(move || file.write(&kept)).await;
             if let Ok(Err(error)) = written {
                 tracing::error!(extension = %self.base.id, %error, "alerts are not kept: a restart begins their `for` again");
             }
         }
-        self.leave();
+        // After the write, which can take long: the alerts of a reload must not seem to be away.
+        RuleReporters::of(&self.base.shared).remove(&self.reporter);
+        if was_running {
+            self.leave();
+        }
     }
 }
 

@@ -177,10 +177,24 @@ async fn an_evaluation_that_outlasts_the_stop_hands_its_state_on() {
     let before = rig.alerts().remove(0);
     let evaluation = LongEvaluation::of(&first.groups[0]);
     first.stop(Instant::now()).await;
+    // With one more rule before them, the others keep their states.
+    let one_more = "  rules:\n  - {record: zones, expr: count(depth)}\n";
+    rig.write(&RULES.replace("  rules:\n", one_more));
     let second = rig.extension().unwrap();
     start(&second).await;
+    assert_eq!(
+        rig.alerts(),
+        [before.clone()],
+        "the alert is shown during the evaluation"
+    );
+    let shown = RuleReporters::of(&rig.base.shared).groups();
+    assert_eq!(shown[0].rules[2].alerts.len(), 1, "it is an alert of its rule");
     evaluation.end();
-    eventually("the alert goes on", || rig.alerts().len() == 1);
+    eventually("the new rule has run", || {
+        let groups = RuleReporters::of(&rig.base.shared).groups();
+        groups[0].evaluated.is_some()
+    });
+    assert_eq!(rig.alerts().len(), 1);
     assert_eq!(rig.alerts().remove(0).active_at, before.active_at);
     second.stop(soon()).await;
 }
