@@ -11,6 +11,7 @@ use tidegate_rules::{ActiveAlert, RuleDefinition, RuleOptions, RuleSample};
 use super::alertmanager::{Alertmanager, UnsentAlerts, WaitingAlert, count_unsent};
 use super::config::RulesConfig;
 use super::metrics::{SampleLoss, count_lost};
+use super::orphans::Orphans;
 use super::payload::{json_of, labelled, relabelled};
 use crate::component::{ComponentError, Context, Shared};
 use crate::prom::catalog::View;
@@ -28,6 +29,7 @@ pub(super) struct RuleEngine {
     pub(super) view: Arc<View>,
     pub(super) recorded: Arc<RecordedSeries>,
     pub(super) alertmanagers: Vec<Arc<Alertmanager>>,
+    pub(super) orphans: Orphans,
     /// The id of the extension, for metrics.
     pub(super) component: Arc<str>,
     /// Labels of all alerts that leave.
@@ -48,6 +50,7 @@ impl RuleEngine {
             shared: base.shared.clone(),
             view: View::of(&base.shared),
             recorded: RecordedSeries::of(&base.shared, &base.id),
+            orphans: Orphans::default(),
             component: base.id.clone(),
             external: config.labels_of_alerts(),
             config,

@@ -9,11 +9,13 @@ use std::thread;
 use bytes::Bytes;
 use tempfile::TempDir;
 use tidegate_engine::{Attributes, Data, Limits, Rule, Table, Value};
-use tidegate_rules::{ActiveAlert, AlertState};
+use tidegate_rules::{ActiveAlert, AlertState, SavedAlerts};
+use tidegate_wal::{Fsync, Quota, Rules as LogRules, Storage};
 
 use super::alertmanager::WaitingAlert;
 use super::*;
 use crate::batch::{Payload, Signal};
+use crate::component::services::Services;
 use crate::component::testing::{Sink, context, eventually, options};
 use crate::component::wall_now;
 use crate::prom::catalog::testing::point;
@@ -24,6 +26,24 @@ const RULES: &str = "groups:
   rules:
   - {record: \"zone:depth:max\", expr: max by (zone) (depth)}
   - {alert: Deep, expr: \"zone:depth:max > 5\", for: 1h}
+";
+
+/// Two groups.
+const GROUPS: &str = "groups:
+- name: web
+  rules:
+  - {alert: Deep, expr: depth > 5, for: 1h}
+- name: more
+  rules:
+  - {record: \"zone:depth:max\", expr: max by (zone) (depth)}
+  - {alert: Deeper, expr: depth > 6, for: 1h}
+";
+
+/// The first one of [`GROUPS`] with another rule.
+const CHANGED: &str = "groups:
+- name: web
+  rules:
+  - {alert: Deep, expr: depth > 5, for: 1h, labels: {team: a}}
 ";
 
 /// An Alertmanager that nobody can reach.
@@ -74,6 +94,29 @@ impl Rig {
         let series = (Attributes::default(), attributes);
         let point = point("depth", Data::Gauge, series, (0, wall_now()), value);
         self.table.observe(&point, unix_now());
+    }
+
+    /// Adds the storage extension `file_storage`.
+    fn add_storage(&self) {
+        let storage = Storage {
+            directory: self.directory.path().to_owned(),
+            rules: LogRules {
+                fsync: Fsync::Never,
+                segment_bytes: 4096,
+            },
+            quota: Quota::new(1 << 20),
+        };
+        let services = Services {
+            storage: Some(Arc::new(storage)),
+            ..Services::default()
+        };
+        self.base.shared.services.add("file_storage".to_owned(), services);
+    }
+
+    /// Whether all groups were evaluated.
+    fn is_evaluated(&self) -> bool {
+        let groups = RuleReporters::of(&self.base.shared).groups();
+        groups.iter().all(|group| group.evaluated.is_some())
     }
 
     fn alerts(&self) -> Vec<ActiveAlert> {
@@ -197,6 +240,71 @@ async fn an_evaluation_that_outlasts_the_stop_hands_its_state_on() {
     assert_eq!(rig.alerts().len(), 1);
     assert_eq!(rig.alerts().remove(0).active_at, before.active_at);
     second.stop(soon()).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_instance_that_was_never_evaluated_hands_on_what_it_took_over() {
+    let rig = Rig::new();
+    rig.add_storage();
+    rig.write(GROUPS);
+    rig.observe(9.0);
+    let first = rig.extension_with("storage: file_storage").unwrap();
+    start(&first).await;
+    eventually("both alerts are pending", || rig.alerts().len() == 2);
+    let before = rig.alerts();
+    first.stop(soon()).await;
+    let recorded = first.engine.recorded.clone();
+    let series = recorded.len();
+    // A reload that fails. Groups are evaluated only while the gateway is ready.
+    rig.base.shared.health.enter(Phase::Starting);
+    rig.write(CHANGED);
+    let second = rig.extension_with("storage: file_storage").unwrap();
+    start(&second).await;
+    second.stop(soon()).await;
+    let file = second.file.lock().clone().unwrap();
+    let kept: usize = file.read().unwrap().iter().map(SavedAlerts::len).sum();
+    assert_eq!(
+        kept, 2,
+        "the file has the alerts of the changed and the removed rule"
+    );
+    assert_eq!(recorded.len(), series, "no series has ended");
+    rig.write(GROUPS);
+    let third = rig.extension_with("storage: file_storage").unwrap();
+    start(&third).await;
+    assert_eq!(rig.alerts(), before);
+    rig.base.shared.health.enter(Phase::Ready);
+    eventually("all groups are evaluated", || rig.is_evaluated());
+    assert_eq!(rig.alerts(), before);
+    third.stop(soon()).await;
+    // One that succeeds.
+    rig.write(CHANGED);
+    let fourth = rig.extension_with("storage: file_storage").unwrap();
+    start(&fourth).await;
+    eventually("the series of the removed group end", || {
+        recorded.len() < series && rig.is_evaluated()
+    });
+    assert_eq!(rig.alerts().len(), 1);
+    fourth.stop(soon()).await;
+    let kept: usize = file.read().unwrap().iter().map(SavedAlerts::len).sum();
+    assert_eq!(kept, 1);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_failed_start_hands_on_what_it_has_taken_over() {
+    let rig = Rig::new();
+    rig.observe(9.0);
+    let first = rig.extension().unwrap();
+    start(&first).await;
+    eventually("the alert is pending", || rig.alerts().len() == 1);
+    let before = rig.alerts();
+    first.stop(soon()).await;
+    let second = rig.extension_with("storage: missing").unwrap();
+    second.start().await.unwrap_err();
+    second.stop(soon()).await;
+    let third = rig.extension().unwrap();
+    start(&third).await;
+    assert_eq!(rig.alerts(), before);
+    third.stop(soon()).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
