@@ -12,7 +12,7 @@ use tidegate_rules::{ActiveAlert, RuleGroup, RuleHealth};
 use crate::component::Shared;
 
 /// The state of a rule.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct RuleState {
     pub(super) health: RuleHealth,
     /// The time that its last query took.

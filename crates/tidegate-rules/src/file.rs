@@ -45,6 +45,19 @@ pub struct RuleGroup {
     pub rules: Vec<RuleDefinition>,
 }
 
+impl RuleGroup {
+    /// For each of its rules, the number of the rule that it succeeds in an earlier version of the group: the first one with the
+    /// same kind, name and labels that no other rule succeeds.
+    pub fn predecessors(&self, earlier: &Self) -> Vec<Option<usize>> {
+        let mut free: Vec<_> = earlier.rules.iter().enumerate().collect();
+        let rules = self.rules.iter().map(|rule| {
+            let at = free.iter().position(|(_, other)| other.is_like(rule))?;
+            Some(free.remove(at).0)
+        });
+        rules.collect()
+    }
+}
+
 /// A rule.
 #[derive(Clone, Debug)]
 pub struct RuleDefinition {
@@ -90,7 +103,7 @@ impl RuleDefinition {
     }
 
     /// Whether both have the same kind, name and labels.
-    pub(crate) fn is_like(&self, other: &Self) -> bool {
+    fn is_like(&self, other: &Self) -> bool {
         self.name == other.name
             && self.labels == other.labels
             && self.alert().is_some() == other.alert().is_some()

@@ -132,12 +132,12 @@ impl GroupState {
     /// Takes over the state of rules that a reload did not change: alerts by name and labels of their rules. The series of
     /// the other rules end at the next evaluation.
     pub fn adopt(&mut self, previous: Self) {
-        let mut known: Vec<_> = previous.group.rules.iter().zip(previous.rules).collect();
-        for (rule, state) in self.group.rules.iter().zip(&mut self.rules) {
-            let Some(at) = known.iter().position(|(known, _)| known.is_like(rule)) else {
+        let numbers = self.group.predecessors(&previous.group);
+        let mut known: Vec<_> = previous.rules.into_iter().map(Some).collect();
+        for (number, state) in numbers.into_iter().zip(&mut self.rules) {
+            let Some(former) = number.and_then(|number| known.get_mut(number)?.take()) else {
                 continue;
             };
-            let (_, former) = known.remove(at);
             if let (Some(alerting), Some(former)) = (&mut state.alerting, former.alerting) {
                 alerting.adopt(former);
             }
@@ -145,8 +145,8 @@ impl GroupState {
             state.health = former.health;
         }
         self.ended.extend(previous.ended);
-        self.ended
-            .extend(known.into_iter().flat_map(|(_, state)| state.series));
+        let gone = known.into_iter().flatten();
+        self.ended.extend(gone.flat_map(|state| state.series));
     }
 
     /// The stale markers of all its series. Call it when the group goes.

@@ -39,6 +39,9 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(10);
 /// An alert that waits: its labels, and its JSON.
 pub(super) type WaitingAlert = (Labels, Bytes);
 
+/// An Alertmanager, and the alerts that it has not got.
+pub(super) type UnsentAlerts = (String, Vec<WaitingAlert>);
+
 /// The alerts that wait, each label set once, with its newest state.
 #[derive(Default)]
 struct AlertQueue {
@@ -298,7 +301,10 @@ impl Alertmanager {
 
 /// Counts alerts that nobody sends any more.
 pub(super) fn count_unsent(component: &Arc<str>, alertmanager: &str, alerts: usize) {
-    AlertmanagerMetrics::new(component, alertmanager).count_dropped(AlertLoss::Shutdown, alerts);
+    // An Alertmanager that is gone gets no metrics again without a reason.
+    if alerts > 0 {
+        AlertmanagerMetrics::new(component, alertmanager).count_dropped(AlertLoss::Shutdown, alerts);
+    }
 }
 
 #[cfg(test)]

@@ -8,9 +8,10 @@ use tidegate_engine::UnixNanos;
 use tidegate_promql::Labels;
 use tidegate_rules::{ActiveAlert, RuleDefinition, RuleOptions, RuleSample};
 
-use super::alertmanager::{Alertmanager, WaitingAlert};
+use super::alertmanager::{Alertmanager, UnsentAlerts, WaitingAlert, count_unsent};
 use super::config::RulesConfig;
 use super::metrics::{SampleLoss, count_lost};
+use super::orphans::Orphans;
 use super::payload::{json_of, labelled, relabelled};
 use crate::component::{ComponentError, Context, Shared};
 use crate::prom::catalog::View;
@@ -28,6 +29,7 @@ pub(super) struct RuleEngine {
     pub(super) view: Arc<View>,
     pub(super) recorded: Arc<RecordedSeries>,
     pub(super) alertmanagers: Vec<Arc<Alertmanager>>,
+    pub(super) orphans: Orphans,
     /// The id of the extension, for metrics.
     pub(super) component: Arc<str>,
     /// Labels of all alerts that leave.
@@ -48,6 +50,7 @@ impl RuleEngine {
             shared: base.shared.clone(),
             view: View::of(&base.shared),
             recorded: RecordedSeries::of(&base.shared, &base.id),
+            orphans: Orphans::default(),
             component: base.id.clone(),
             external: config.labels_of_alerts(),
             config,
@@ -87,6 +90,23 @@ impl RuleEngine {
             let waiting = of_one.as_ref().unwrap_or(&of_all);
             one.count_relabelled(alerts.len() - waiting.len());
             one.enqueue(waiting);
+        }
+    }
+
+    /// Takes the alerts that were not sent, after the senders have ended.
+    pub(super) fn take_unsent(&self) -> Vec<UnsentAlerts> {
+        let all = self.alertmanagers.iter();
+        all.map(|one| (one.shown().to_owned(), one.take_rest())).collect()
+    }
+
+    /// Sends what an earlier instance has not sent. Nobody sends alerts for an Alertmanager that is gone.
+    pub(super) fn send_unsent(&self, unsent: Vec<UnsentAlerts>) {
+        for (alertmanager, alerts) in unsent {
+            let mut all = self.alertmanagers.iter();
+            match all.find(|one| one.shown() == alertmanager) {
+                Some(one) => one.enqueue(&alerts),
+                None => count_unsent(&self.component, &alertmanager, alerts.len()),
+            }
         }
     }
 

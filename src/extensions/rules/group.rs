@@ -14,7 +14,7 @@ use tidegate_rules::{AlertState, GroupState, RuleDefinition, RuleGroup, SavedAle
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
-use super::alertmanager::count_unsent;
+use super::alertmanager::UnsentAlerts;
 use super::backend::{KnownSources, LiveBackend, address};
 use super::engine::RuleEngine;
 use super::metrics::GroupMetrics;
@@ -47,6 +47,56 @@ impl Evaluated {
     }
 }
 
+/// A group that an instance leaves to its successor.
+pub(super) enum LeftGroup {
+    Ended(Evaluated),
+    /// Its last evaluation is under way.
+    Busy(Arc<GroupRun>),
+}
+
+impl LeftGroup {
+    /// The rules.
+    pub(super) fn group(&self) -> &RuleGroup {
+        match self {
+            Self::Ended(left) => left.state.group(),
+            Self::Busy(left) => &left.group,
+        }
+    }
+
+    /// Whether its last evaluation is under way.
+    pub(super) fn is_busy(&self) -> bool {
+        match self {
+            Self::Ended(_) => false,
+            Self::Busy(left) => left.evaluated.is_locked(),
+        }
+    }
+
+    /// The states of its rules before its last evaluation has ended.
+    fn rule_states(&self) -> Vec<RuleState> {
+        match self {
+            Self::Ended(left) => rule_states(&left.state, &|_| Duration::ZERO),
+            Self::Busy(left) => left.report().rules.clone(),
+        }
+    }
+
+    /// Its alerts as they are kept.
+    pub(super) fn kept(&self, at: Millis) -> Option<Arc<[u8]>> {
+        match self {
+            Self::Ended(left) => Some(save([&left.state], at).into()),
+            Self::Busy(left) => left.kept(),
+        }
+    }
+
+    /// Its state after its last evaluation, and the alerts that nobody has sent. It blocks the thread, at most for the time
+    /// limits of the queries.
+    pub(super) fn wait(self) -> (Option<Evaluated>, Vec<UnsentAlerts>) {
+        match self {
+            Self::Ended(left) => (Some(left), Vec::new()),
+            Self::Busy(left) => left.wait_for_state(),
+        }
+    }
+}
+
 /// The alerts of a group as they are kept.
 #[derive(Default)]
 struct KeptAlerts {
@@ -63,8 +113,9 @@ pub(super) struct GroupRun {
     interval: Duration,
     /// `None`: the group has ended.
     evaluated: Mutex<Option<Evaluated>>,
-    /// A group of the instance before, whose last evaluation is still under way. The first evaluation here awaits it.
-    predecessor: Mutex<Option<Arc<Self>>>,
+    /// The group of the instance before, until the first evaluation here. If the instance stops before it, because a reload has
+    /// failed, the next one gets it whole: also what this group does not need.
+    predecessor: Mutex<Option<LeftGroup>>,
     report: Mutex<Arc<GroupReport>>,
     kept: Mutex<KeptAlerts>,
     metrics: GroupMetrics,
@@ -105,20 +156,9 @@ impl GroupRun {
         self.group.file == other.file && self.group.name == other.name
     }
 
-    /// The rules.
-    pub(super) fn group(&self) -> &Arc<RuleGroup> {
-        &self.group
-    }
-
-    /// Takes over the state of its predecessor.
-    pub(super) fn adopt(&self, previous: Evaluated) {
-        if let Some(evaluated) = &mut *self.evaluated.lock() {
-            self.adopt_into(evaluated, previous);
-        }
-    }
-
-    /// Takes over the state of its predecessor before the first evaluation. An evaluation of it is still under way.
-    pub(super) fn adopt_later(&self, previous: Arc<Self>) {
+    /// Takes over the state of its predecessor, at the first evaluation.
+    pub(super) fn adopt(&self, previous: LeftGroup) {
+        self.show(previous.group(), &previous.rule_states());
         *self.predecessor.lock() = Some(previous);
     }
 
@@ -139,34 +179,29 @@ impl GroupRun {
         }
         evaluated.state.adopt(previous.state);
         evaluated.count();
-        self.show(&evaluated.state);
     }
 
-    /// Shows a state that is taken over: alerts must not seem to be away until the first evaluation.
-    fn show(&self, state: &GroupState) {
-        let rules = rule_states(state, &|_| Duration::ZERO);
-        Arc::make_mut(&mut self.report.lock()).rules = rules;
+    /// Shows states of rules that are taken over from `earlier`: alerts must not seem to be away until the first evaluation.
+    fn show(&self, earlier: &RuleGroup, states: &[RuleState]) {
+        let numbers = self.group.predecessors(earlier).into_iter();
+        let rules = numbers.map(|number| {
+            let state = number.and_then(|number| states.get(number));
+            state.cloned().unwrap_or_default()
+        });
+        Arc::make_mut(&mut self.report.lock()).rules = rules.collect();
     }
 
     /// Waits for the last evaluation of the predecessor, and takes over its state and what it has not sent.
-    fn adopt_predecessor(&self, evaluated: &mut Option<Evaluated>) {
+    fn adopt_predecessor(&self, evaluated: &mut Evaluated) {
         let predecessor = self.predecessor.lock().take();
         let Some(predecessor) = predecessor else {
             return;
         };
-        let previous = predecessor.wait_for_state();
-        if let (Some(evaluated), Some(previous)) = (evaluated, previous) {
+        let (previous, unsent) = predecessor.wait();
+        if let Some(previous) = previous {
             self.adopt_into(evaluated, previous);
         }
-        for former in &predecessor.engine.alertmanagers {
-            let alerts = former.take_rest();
-            let mut present = self.engine.alertmanagers.iter();
-            match present.find(|one| one.shown() == former.shown()) {
-                Some(one) => one.enqueue(&alerts),
-                None if alerts.is_empty() => {}
-                None => count_unsent(&self.engine.component, former.shown(), alerts.len()),
-            }
-        }
+        self.engine.send_unsent(unsent);
     }
 
     /// Takes over alerts that a previous run has kept. Returns their number.
@@ -174,27 +209,30 @@ impl GroupRun {
         match &mut *self.evaluated.lock() {
             Some(evaluated) => {
                 let restored = saved.restore(&mut evaluated.state, at);
-                self.show(&evaluated.state);
+                self.show(&self.group, &rule_states(&evaluated.state, &|_| Duration::ZERO));
                 restored
             }
             None => 0,
         }
     }
 
-    /// Ends the group, and gives its state to its successor. `None`: an evaluation is still under way.
-    pub(super) fn take_state(&self) -> Option<Evaluated> {
-        let mut evaluated = self.evaluated.try_lock()?;
-        if self.predecessor.lock().is_some() {
-            return None;
-        }
-        evaluated.take()
+    /// Ends the group, and leaves its state to its successor. A group that was never evaluated leaves its predecessor.
+    pub(super) fn leave(self: &Arc<Self>) -> LeftGroup {
+        let left = self.evaluated.try_lock().and_then(|mut evaluated| {
+            let own = evaluated.take().map(LeftGroup::Ended);
+            self.predecessor.lock().take().or(own)
+        });
+        left.unwrap_or_else(|| LeftGroup::Busy(self.clone()))
     }
 
-    /// The same after the evaluation that is under way. It blocks the thread, at most for the time limits of the queries.
-    pub(super) fn wait_for_state(&self) -> Option<Evaluated> {
+    /// The same after the evaluation that is under way, with the alerts that nobody has sent.
+    fn wait_for_state(&self) -> (Option<Evaluated>, Vec<UnsentAlerts>) {
         let mut evaluated = self.evaluated.lock();
-        self.adopt_predecessor(&mut evaluated);
-        evaluated.take()
+        let own = evaluated.take();
+        let predecessor = self.predecessor.lock().take();
+        let (left, mut unsent) = predecessor.map_or((own, Vec::new()), LeftGroup::wait);
+        unsent.extend(self.engine.take_unsent());
+        (left, unsent)
     }
 
     /// Does something while an evaluation seems to be under way.
@@ -211,13 +249,13 @@ impl GroupRun {
 
     /// Keeps the alerts that it has taken over. Until its first evaluation, the storage has those.
     pub(super) fn keep_taken(&self, at: Millis) {
-        if let Some(previous) = &*self.predecessor.lock() {
-            self.kept.lock().bytes = previous.kept();
-            return;
-        }
         let evaluated = self.evaluated.lock();
         let states = evaluated.iter().map(|evaluated| &evaluated.state);
-        self.kept.lock().bytes = Some(save(states, at).into());
+        let kept = match &*self.predecessor.lock() {
+            Some(previous) => previous.kept(at),
+            None => Some(save(states, at).into()),
+        };
+        self.kept.lock().bytes = kept;
     }
 
     /// The alerts of the last evaluation as they are kept.
@@ -258,13 +296,15 @@ impl GroupRun {
     /// begins counted, an alert would miss its `for` by some milliseconds, and fire an interval later.
     fn evaluate(&self, due: UnixNanos) {
         let mut evaluated = self.evaluated.lock();
-        self.adopt_predecessor(&mut evaluated);
         let Some(evaluated) = &mut *evaluated else {
             return;
         };
+        let at = millis(clock::wall(due));
+        // Series that rules of another group record now begin again after their end.
+        self.engine.orphans.end(&self.engine, at - 1);
+        self.adopt_predecessor(evaluated);
         let Evaluated { state, sources, .. } = &mut *evaluated;
         let (began, now) = (Instant::now(), unix_now());
-        let at = millis(clock::wall(due));
         let late = millis(clock::wall(now)).saturating_sub(at).max(0);
         let mut backend = LiveBackend::new(&self.engine, (now, late), sources);
         let summary = state.evaluate(at, &mut backend);

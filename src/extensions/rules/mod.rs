@@ -6,7 +6,7 @@
 //! Their queries read the view that the `admin` extension answers from (`backend`). Recorded series are a table that
 //! queries and pages read, and the `rules` receiver pushes. Alerts wait in a queue for each Alertmanager
 //! (`alertmanager`), and show in the API of `admin`. A storage keeps them over a restart (`saved`), and the gateway over a
-//! reload.
+//! reload. What a reload removes (`orphans`) ends at the first evaluation after it: a reload may still fail until then.
 
 mod alertmanager;
 mod backend;
@@ -15,11 +15,13 @@ mod engine;
 mod files;
 mod group;
 mod metrics;
+mod orphans;
 mod payload;
 mod saved;
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
@@ -30,11 +32,12 @@ use tokio::task::JoinHandle;
 use tokio::time::{MissedTickBehavior, interval, sleep, timeout_at};
 use tokio_util::sync::CancellationToken;
 
-use self::alertmanager::{WaitingAlert, count_unsent};
+use self::alertmanager::{UnsentAlerts, count_unsent};
 use self::config::RulesConfig;
 use self::engine::RuleEngine;
 use self::files::LoadedRules;
-use self::group::{Evaluated, GroupRun};
+use self::group::{GroupRun, LeftGroup};
+use self::orphans::Orphans;
 use self::saved::{AlertsFile, NotKept};
 use super::rule_status::{GroupReport, ReportsRules, RuleReporters};
 use crate::component::shared::Phase;
@@ -107,16 +110,6 @@ struct Transfer {
     alerts: Vec<UnsentAlerts>,
 }
 
-/// A group of an instance that has stopped.
-enum LeftGroup {
-    Ended(Evaluated),
-    /// Its last evaluation is under way.
-    Busy(Arc<GroupRun>),
-}
-
-/// An Alertmanager, and the alerts that it has not got.
-type UnsentAlerts = (String, Vec<WaitingAlert>);
-
 struct RulesExtension {
     base: Context,
     config: Arc<RulesConfig>,
@@ -128,6 +121,8 @@ struct RulesExtension {
     reporter: Arc<dyn ReportsRules>,
     tasks: Mutex<Vec<JoinHandle<()>>>,
     senders: Mutex<Vec<JoinHandle<()>>>,
+    /// Whether it has taken over a state, which must not get lost if the start fails.
+    has_adopted: AtomicBool,
     /// Evaluations end first, and then the senders send the rest.
     stopping: CancellationToken,
     stopping_senders: CancellationToken,
@@ -175,6 +170,7 @@ impl RulesExtension {
             file: Mutex::default(),
             tasks: Mutex::default(),
             senders: Mutex::default(),
+            has_adopted: AtomicBool::new(false),
             stopping: CancellationToken::new(),
             stopping_senders: CancellationToken::new(),
         })
@@ -194,62 +190,33 @@ impl RulesExtension {
             return false;
         };
         for previous in left.groups {
-            match previous {
-                LeftGroup::Ended(previous) => self.adopt_group(previous),
-                LeftGroup::Busy(previous) => self.adopt_later(previous),
+            let mut groups = self.groups.iter();
+            match groups.find(|group| group.succeeds(previous.group())) {
+                Some(successor) => successor.adopt(previous),
+                None => self.engine.orphans.add(previous),
             }
         }
-        for (alertmanager, alerts) in left.alerts {
-            let mut all = self.engine.alertmanagers.iter();
-            match all.find(|one| one.shown() == alertmanager) {
-                Some(one) => one.enqueue(&alerts),
-                None => count_unsent(&self.base.id, &alertmanager, alerts.len()),
-            }
-        }
+        self.engine.send_unsent(left.alerts);
+        self.has_adopted.store(true, Relaxed);
         true
-    }
-
-    fn adopt_group(&self, previous: Evaluated) {
-        let mut groups = self.groups.iter();
-        match groups.find(|group| group.succeeds(previous.state.group())) {
-            Some(successor) => successor.adopt(previous),
-            None => end_series(&self.engine, previous),
-        }
-    }
-
-    /// The same for a group whose last evaluation is under way.
-    fn adopt_later(&self, previous: Arc<GroupRun>) {
-        let mut groups = self.groups.iter();
-        if let Some(successor) = groups.find(|group| group.succeeds(previous.group())) {
-            successor.adopt_later(previous);
-            return;
-        }
-        let engine = self.engine.clone();
-        // Nobody waits for it.
-        drop(in_background(move || {
-            if let Some(previous) = previous.wait_for_state() {
-                end_series(&engine, previous);
-            }
-        }));
     }
 
     /// Leaves the state to the next instance. When the gateway stops, there is none.
     fn leave(&self) {
         let shared = &self.base.shared;
-        let unsent = self.engine.alertmanagers.iter();
-        let unsent = unsent.map(|one| (one.shown().to_owned(), one.take_rest()));
-        let alerts: Vec<UnsentAlerts> = unsent.collect();
         if shared.health.phase() == Phase::Stopping {
-            for (alertmanager, alerts) in alerts {
+            for (alertmanager, alerts) in self.engine.take_unsent() {
                 count_unsent(&self.base.id, &alertmanager, alerts.len());
             }
             return;
         }
         let since = Instant::now();
+        let groups = self.groups.iter().map(GroupRun::leave);
         let transfer = Transfer {
             since,
-            groups: self.groups.iter().map(left_group).collect(),
-            alerts,
+            groups: groups.chain(self.engine.orphans.leave()).collect(),
+            // After the groups: the last evaluation of one that has ended has sent its alerts.
+            alerts: self.engine.take_unsent(),
         };
         let transfers = shared.parts.get(Transfers::default);
         transfers.0.lock().insert(self.base.id.to_string(), transfer);
@@ -264,7 +231,7 @@ impl RulesExtension {
         let storage = self.base.storage("storage", storage)?;
         let file = Arc::new(AlertsFile::of(storage, &self.base.path));
         *self.file.lock() = Some(file.clone());
-        let groups = self.groups.clone();
+        let (groups, engine) = (self.groups.clone(), self.engine.clone());
         let restoring = in_background(move || {
             let at = millis_at(clock::wall(unix_now()));
             let mut saved = if restores { file.read()? } else { Vec::new() };
@@ -275,6 +242,7 @@ impl RulesExtension {
                 }
             }
             groups.iter().for_each(|group| group.keep_taken(at));
+            engine.orphans.keep(at);
             Ok::<_, NotKept>(restored)
         });
         let restored = restoring
@@ -298,6 +266,7 @@ impl RulesExtension {
         tokio::spawn(async move {
             let mut ticks = interval(ATTEND);
             ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
+            let began = Instant::now();
             let mut written: Vec<Arc<[u8]>> = Vec::new();
             let mut fails = false;
             loop {
@@ -306,10 +275,18 @@ impl RulesExtension {
                     () = stopping.cancelled() => return,
                 }
                 let (engine, file) = (engine.clone(), file.clone());
-                let kept = kept_alerts(&groups).filter(|kept| !is_same(kept, &written));
+                let kept = kept_alerts(&groups, &engine.orphans).filter(|kept| !is_same(kept, &written));
                 let written_now = kept.clone().unwrap_or_default();
+                // No evaluation ends orphans if there are no groups.
+                let ends_orphans = groups.is_empty()
+                    && engine.shared.health.is_ready()
+                    && began.elapsed() >= engine.config.interval;
                 let attending = in_background(move || {
-                    engine.recorded.table().expire(unix_now());
+                    let now = unix_now();
+                    if ends_orphans {
+                        engine.orphans.end(&engine, millis_at(clock::wall(now)));
+                    }
+                    engine.recorded.table().expire(now);
                     file.zip(kept).map(|(file, kept)| file.write(&kept))
                 });
                 // A panic is in the log. The next round continues.
@@ -325,20 +302,6 @@ impl RulesExtension {
     }
 }
 
-fn left_group(group: &Arc<GroupRun>) -> LeftGroup {
-    match group.take_state() {
-        Some(state) => LeftGroup::Ended(state),
-        None => LeftGroup::Busy(group.clone()),
-    }
-}
-
-/// Ends the series of a group that has no successor.
-fn end_series(engine: &RuleEngine, mut group: Evaluated) {
-    let now = unix_now();
-    let ended = group.state.end(millis_at(clock::wall(now)));
-    engine.record(&ended, now);
-}
-
 /// Waits for the successor of an instance, and discards what is there for it if none has come.
 async fn discard(shared: Arc<Shared>, id: Arc<str>, since: Instant) {
     sleep(SUCCESSION).await;
@@ -348,14 +311,26 @@ async fn discard(shared: Arc<Shared>, id: Arc<str>, since: Instant) {
         let is_left = all.get(&*id).is_some_and(|left| left.since == since);
         if is_left { all.remove(&*id) } else { None }
     };
-    for (alertmanager, alerts) in discarded.map(|left| left.alerts).unwrap_or_default() {
+    let Some(discarded) = discarded else {
+        return;
+    };
+    let mut unsent = discarded.alerts;
+    // Evaluations that outlasted the stop have sent alerts after it.
+    for group in discarded.groups {
+        let of_group = in_background(move || group.wait().1).await;
+        unsent.extend(of_group.unwrap_or_default());
+    }
+    for (alertmanager, alerts) in unsent {
         count_unsent(&id, &alertmanager, alerts.len());
     }
 }
 
 /// The alerts of all groups as they are kept. `None`: there is no storage.
-fn kept_alerts(groups: &[Arc<GroupRun>]) -> Option<Vec<Arc<[u8]>>> {
-    groups.iter().map(|group| group.kept()).collect()
+fn kept_alerts(groups: &[Arc<GroupRun>], orphans: &Orphans) -> Option<Vec<Arc<[u8]>>> {
+    let kept: Option<Vec<_>> = groups.iter().map(|group| group.kept()).collect();
+    let mut kept = kept?;
+    kept.extend(orphans.kept());
+    Some(kept)
 }
 
 /// Whether both are the same alerts.
@@ -417,22 +392,25 @@ impl Lifecycle for RulesExtension {
         self.stopping.cancel();
         let tasks = std::mem::take(&mut *self.tasks.lock());
         let was_running = !tasks.is_empty();
+        let leaves = self.has_adopted.swap(false, Relaxed) || was_running;
         end(tasks, deadline).await;
         self.stopping_senders.cancel();
         let senders = std::mem::take(&mut *self.senders.lock());
         end(senders, deadline).await;
-        RuleReporters::of(&self.base.shared).remove(&self.reporter);
-        if !was_running {
-            return;
-        }
         let file = self.file.lock().clone();
-        if let (Some(file), Some(kept)) = (file, kept_alerts(&self.groups)) {
+        if was_running
+            && let (Some(file), Some(kept)) = (file, kept_alerts(&self.groups, &self.engine.orphans))
+        {
             let written = in_background(move || file.write(&kept)).await;
             if let Ok(Err(error)) = written {
                 tracing::error!(extension = %self.base.id, %error, "alerts are not kept: a restart begins their `for` again");
             }
         }
-        self.leave();
+        // After the write, which can take long: the alerts of a reload must not seem to be away.
+        RuleReporters::of(&self.base.shared).remove(&self.reporter);
+        if leaves {
+            self.leave();
+        }
     }
 }
 

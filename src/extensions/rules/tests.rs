@@ -3,18 +3,23 @@
 //! The extension on a live table: alerts, recorded series, and its successor.
 
 use std::fs;
-use std::sync::mpsc::sync_channel;
+use std::sync::mpsc::{SyncSender, sync_channel};
 use std::thread;
 
+use bytes::Bytes;
 use tempfile::TempDir;
 use tidegate_engine::{Attributes, Data, Limits, Rule, Table, Value};
-use tidegate_rules::{ActiveAlert, AlertState};
+use tidegate_rules::{ActiveAlert, AlertState, SavedAlerts};
+use tidegate_wal::{Fsync, Quota, Rules as LogRules, Storage};
 
+use super::alertmanager::WaitingAlert;
 use super::*;
 use crate::batch::{Payload, Signal};
+use crate::component::services::Services;
 use crate::component::testing::{Sink, context, eventually, options};
 use crate::component::wall_now;
 use crate::prom::catalog::testing::point;
+use crate::telemetry::testing::recorder;
 
 const RULES: &str = "groups:
 - name: web
@@ -22,6 +27,27 @@ const RULES: &str = "groups:
   - {record: \"zone:depth:max\", expr: max by (zone) (depth)}
   - {alert: Deep, expr: \"zone:depth:max > 5\", for: 1h}
 ";
+
+/// Two groups.
+const GROUPS: &str = "groups:
+- name: web
+  rules:
+  - {alert: Deep, expr: depth > 5, for: 1h}
+- name: more
+  rules:
+  - {record: \"zone:depth:max\", expr: max by (zone) (depth)}
+  - {alert: Deeper, expr: depth > 6, for: 1h}
+";
+
+/// The first one of [`GROUPS`] with another rule.
+const CHANGED: &str = "groups:
+- name: web
+  rules:
+  - {alert: Deep, expr: depth > 5, for: 1h, labels: {team: a}}
+";
+
+/// An Alertmanager that nobody can reach.
+const UNREACHABLE: &str = "alertmanagers: [{endpoint: \"http://127.0.0.1:1\"}]";
 
 /// A gateway with a table and rules.
 struct Rig {
@@ -70,11 +96,67 @@ impl Rig {
         self.table.observe(&point, unix_now());
     }
 
+    /// Adds the storage extension `file_storage`.
+    fn add_storage(&self) {
+        let storage = Storage {
+            directory: self.directory.path().to_owned(),
+            rules: LogRules {
+                fsync: Fsync::Never,
+                segment_bytes: 4096,
+            },
+            quota: Quota::new(1 << 20),
+        };
+        let services = Services {
+            storage: Some(Arc::new(storage)),
+            ..Services::default()
+        };
+        self.base.shared.services.add("file_storage".to_owned(), services);
+    }
+
+    /// Whether all groups were evaluated.
+    fn is_evaluated(&self) -> bool {
+        let groups = RuleReporters::of(&self.base.shared).groups();
+        groups.iter().all(|group| group.evaluated.is_some())
+    }
+
     fn alerts(&self) -> Vec<ActiveAlert> {
         let groups = RuleReporters::of(&self.base.shared).groups();
         let rules = groups.iter().flat_map(|group| &group.rules);
         rules.flat_map(|rule| rule.alerts.clone()).collect()
     }
+}
+
+/// Seems to be an evaluation of a group until it is ended.
+struct LongEvaluation {
+    end: SyncSender<()>,
+    thread: thread::JoinHandle<()>,
+}
+
+impl LongEvaluation {
+    fn of(group: &Arc<GroupRun>) -> Self {
+        let (begin, begun) = sync_channel::<()>(1);
+        let (end, ended) = sync_channel::<()>(1);
+        let group = group.clone();
+        let thread = thread::spawn(move || {
+            group.during_evaluation(|| {
+                begin.send(()).unwrap();
+                ended.recv().unwrap();
+            });
+        });
+        begun.recv().unwrap();
+        Self { end, thread }
+    }
+
+    fn end(self) {
+        self.end.send(()).unwrap();
+        self.thread.join().unwrap();
+    }
+}
+
+/// An alert that waits for its Alertmanager.
+fn waiting_alert() -> WaitingAlert {
+    let labels = [("alertname", "Late")].into_iter().collect();
+    (labels, Bytes::from_static(b"{}"))
 }
 
 fn soon() -> Instant {
@@ -136,24 +218,132 @@ async fn an_evaluation_that_outlasts_the_stop_hands_its_state_on() {
     start(&first).await;
     eventually("the alert is pending", || rig.alerts().len() == 1);
     let before = rig.alerts().remove(0);
-    let (begin, begun) = sync_channel::<()>(1);
-    let (end, ended) = sync_channel::<()>(1);
-    let group = first.groups[0].clone();
-    let evaluation = thread::spawn(move || {
-        group.during_evaluation(|| {
-            begin.send(()).unwrap();
-            ended.recv().unwrap();
-        });
-    });
-    begun.recv().unwrap();
+    let evaluation = LongEvaluation::of(&first.groups[0]);
     first.stop(Instant::now()).await;
+    // With one more rule before them, the others keep their states.
+    let one_more = "  rules:\n  - {record: zones, expr: count(depth)}\n";
+    rig.write(&RULES.replace("  rules:\n", one_more));
     let second = rig.extension().unwrap();
     start(&second).await;
-    end.send(()).unwrap();
-    evaluation.join().unwrap();
-    eventually("the alert goes on", || rig.alerts().len() == 1);
+    assert_eq!(
+        rig.alerts(),
+        [before.clone()],
+        "the alert is shown during the evaluation"
+    );
+    let shown = RuleReporters::of(&rig.base.shared).groups();
+    assert_eq!(shown[0].rules[2].alerts.len(), 1, "it is an alert of its rule");
+    evaluation.end();
+    eventually("the new rule has run", || {
+        let groups = RuleReporters::of(&rig.base.shared).groups();
+        groups[0].evaluated.is_some()
+    });
+    assert_eq!(rig.alerts().len(), 1);
     assert_eq!(rig.alerts().remove(0).active_at, before.active_at);
     second.stop(soon()).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_instance_that_was_never_evaluated_hands_on_what_it_took_over() {
+    let rig = Rig::new();
+    rig.add_storage();
+    rig.write(GROUPS);
+    rig.observe(9.0);
+    let first = rig.extension_with("storage: file_storage").unwrap();
+    start(&first).await;
+    eventually("both alerts are pending", || rig.alerts().len() == 2);
+    let before = rig.alerts();
+    first.stop(soon()).await;
+    let recorded = first.engine.recorded.clone();
+    let series = recorded.len();
+    // A reload that fails. Groups are evaluated only while the gateway is ready.
+    rig.base.shared.health.enter(Phase::Starting);
+    rig.write(CHANGED);
+    let second = rig.extension_with("storage: file_storage").unwrap();
+    start(&second).await;
+    second.stop(soon()).await;
+    let file = second.file.lock().clone().unwrap();
+    let kept: usize = file.read().unwrap().iter().map(SavedAlerts::len).sum();
+    assert_eq!(
+        kept, 2,
+        "the file has the alerts of the changed and the removed rule"
+    );
+    assert_eq!(recorded.len(), series, "no series has ended");
+    rig.write(GROUPS);
+    let third = rig.extension_with("storage: file_storage").unwrap();
+    start(&third).await;
+    assert_eq!(rig.alerts(), before);
+    rig.base.shared.health.enter(Phase::Ready);
+    eventually("all groups are evaluated", || rig.is_evaluated());
+    assert_eq!(rig.alerts(), before);
+    third.stop(soon()).await;
+    // One that succeeds.
+    rig.write(CHANGED);
+    let fourth = rig.extension_with("storage: file_storage").unwrap();
+    start(&fourth).await;
+    eventually("the series of the removed group end", || {
+        recorded.len() < series && rig.is_evaluated()
+    });
+    assert_eq!(rig.alerts().len(), 1);
+    fourth.stop(soon()).await;
+    let kept: usize = file.read().unwrap().iter().map(SavedAlerts::len).sum();
+    assert_eq!(kept, 1);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_failed_start_hands_on_what_it_has_taken_over() {
+    let rig = Rig::new();
+    rig.observe(9.0);
+    let first = rig.extension().unwrap();
+    start(&first).await;
+    eventually("the alert is pending", || rig.alerts().len() == 1);
+    let before = rig.alerts();
+    first.stop(soon()).await;
+    let second = rig.extension_with("storage: missing").unwrap();
+    second.start().await.unwrap_err();
+    second.stop(soon()).await;
+    let third = rig.extension().unwrap();
+    start(&third).await;
+    assert_eq!(rig.alerts(), before);
+    third.stop(soon()).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn alerts_of_the_last_evaluation_of_a_removed_group_are_sent() {
+    let rig = Rig::new();
+    let first = rig.extension_with(UNREACHABLE).unwrap();
+    start(&first).await;
+    let evaluation = LongEvaluation::of(&first.groups[0]);
+    first.stop(Instant::now()).await;
+    rig.write("groups: []");
+    let second = rig.extension_with(UNREACHABLE).unwrap();
+    start(&second).await;
+    first.engine.alertmanagers[0].enqueue(&[waiting_alert()]);
+    evaluation.end();
+    let successor = &second.engine.alertmanagers[0];
+    eventually("the successor has the alert", || {
+        !successor.take_rest().is_empty()
+    });
+    second.stop(soon()).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn alerts_of_a_last_evaluation_without_a_successor_count_as_dropped() {
+    let (recorder, page) = recorder("[]");
+    let _recording = metrics::set_default_local_recorder(&recorder);
+    let rig = Rig::new();
+    let rules = rig.extension_with(UNREACHABLE).unwrap();
+    let since = Instant::now();
+    let transfer = Transfer {
+        since,
+        groups: vec![LeftGroup::Busy(rules.groups[0].clone())],
+        alerts: Vec::new(),
+    };
+    let transfers = rig.base.shared.parts.get(Transfers::default);
+    transfers.0.lock().insert(rig.base.id.to_string(), transfer);
+    rules.engine.alertmanagers[0].enqueue(&[waiting_alert()]);
+    discard(rig.base.shared.clone(), rig.base.id.clone(), since).await;
+    let dropped = page.series("tidegate_alerts_dropped_total");
+    assert_eq!(dropped.iter().map(|(_, alerts)| alerts).sum::<f64>(), 1.0);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
