@@ -202,8 +202,8 @@ fn has_more_errors(unavailable: &Problems, component: &str) -> bool {
     first.is_some_and(|first| !is_of_component(first)) || errors.next().is_some()
 }
 
-/// Answers requests for reloads until `until` is over, and says when that was. Only a second signal breaks a reload off:
-/// `None`.
+/// Answers requests for reloads until `until` is over, and says when that was. The end of `until` breaks off the read of a
+/// configuration. Only a second signal breaks off the reload that follows: `None`.
 async fn run_until(
     until: impl AsyncFnOnce(&mut Signals),
     signals: &mut Signals,
@@ -219,7 +219,12 @@ async fn run_until(
             () = &mut until => return Some(Instant::now()),
             cause = shared.reloads.asked() => cause,
         };
-        let mut reload = std::pin::pin!(reloader.reload(cause, running, telemetry));
+        let read = tokio::select! {
+            () = &mut until => return Some(Instant::now()),
+            read = reloader.read(cause) => read,
+        };
+        let Some(read) = read else { continue };
+        let mut reload = std::pin::pin!(reloader.reload(read, running, telemetry));
         tokio::select! {
             () = &mut reload => {}
             () = &mut until => {

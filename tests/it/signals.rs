@@ -3,7 +3,8 @@
 //! Signals that end a gateway.
 
 use super::kit::http_peer::Reply;
-use super::kit::{Gateway, HttpPeer, SOON, free_port, http, wait_until};
+use super::kit::{Gateway, HttpPeer, SOON, free_port, http, wait_for, wait_until};
+use rustix::fs::{CWD, Mode, OFlags, mkfifoat};
 use rustix::process::Signal;
 use std::fs;
 use std::time::Duration;
@@ -78,4 +79,28 @@ fn a_second_signal_ends_a_reload_too() {
     std::thread::sleep(Duration::from_millis(1500));
     let said = gateway.stop_within(Duration::from_secs(20));
     assert!(said.contains("second signal: stopped without draining"), "{said}");
+}
+
+/// As a file on a dead mount.
+#[test]
+fn a_file_that_is_never_read_does_not_delay_the_stop() {
+    let (vendor, input) = (slow_vendor(Duration::from_millis(500)), free_port());
+    let mut gateway = Gateway::start(&config(input, &vendor, "20s"));
+    let pipe = gateway.path("timeout");
+    mkfifoat(CWD, &pipe, Mode::RUSR | Mode::WUSR).expect("a pipe");
+    let timeout = format!("\"${{file:{}}}\"", pipe.display());
+    let edited = config(input, &vendor, &timeout);
+    fs::write(gateway.path("config.yaml"), edited).expect("a file of the test");
+    gateway.signal(Signal::HUP);
+    gateway.wait_for_log("reading the configuration again");
+    // The reader waits for the end of what this writer writes.
+    let flags = OFlags::WRONLY | OFlags::NONBLOCK;
+    let writer = wait_for(SOON, "the gateway reads", || {
+        rustix::fs::open(&pipe, flags, Mode::empty()).ok()
+    });
+    send_one(input, &vendor);
+    let said = gateway.stop();
+    assert!(said.contains("SIGHUP refused: the gateway stops"), "{said}");
+    assert!(said.contains("sent=1 "), "{said}");
+    drop(writer);
 }
