@@ -8,7 +8,7 @@ use std::time::{Duration, SystemTime};
 
 use super::load::{self, ConfigArgs, Loaded};
 use crate::component::Shared;
-use crate::component::reloads::{NotReloaded, ReloadResult};
+use crate::component::reloads::{Answers, NotReloaded, ReloadResult};
 use crate::service::Running;
 use crate::service::reload::{Changes, ReloadError};
 use crate::telemetry::Telemetry;
@@ -28,16 +28,27 @@ pub(super) struct Reloader<'a> {
     pub(super) shared: Arc<Shared>,
 }
 
+/// A configuration that was read again, for those that asked for it.
+pub(super) struct Reread {
+    cause: &'static str,
+    answers: Answers,
+    /// The configuration, and the paths of components that can't listen at the same time as those that run. Or all problems.
+    loaded: Result<(Loaded, Vec<[String; 2]>), String>,
+}
+
 impl Reloader<'_> {
     /// The time limit of a stop, by the configuration that runs.
     pub(super) fn drain(&self) -> Duration {
         self.loaded.plan.drain_timeout
     }
 
-    /// Reads the configuration again and applies the difference. Answers all that asked for it.
-    pub(super) async fn reload(&mut self, cause: &'static str, running: &mut Running, telemetry: &Telemetry) {
-        let mut answers = self.shared.reloads.take();
-        let Some(args) = self.args.clone() else { return };
+    /// Reads the configuration again. `None`: it has no source.
+    ///
+    /// A caller may drop the future, because a file on a dead mount is never read. Those that asked then learn that the
+    /// gateway stops.
+    pub(super) async fn read(&self, cause: &'static str) -> Option<Reread> {
+        let answers = self.shared.reloads.take();
+        let args = self.args.clone()?;
         tracing::info!(cause, "reading the configuration again");
         let listening = self.loaded.listening();
         let check = move || -> Result<_, String> {
@@ -47,6 +58,20 @@ impl Reloader<'_> {
         };
         let checked = tokio::task::spawn_blocking(check).await;
         let loaded = checked.unwrap_or_else(|error| Err(format!("reading the configuration: {error}")));
+        Some(Reread {
+            cause,
+            answers,
+            loaded,
+        })
+    }
+
+    /// Applies the difference, and answers all that asked for it.
+    pub(super) async fn reload(&mut self, read: Reread, running: &mut Running, telemetry: &Telemetry) {
+        let Reread {
+            cause,
+            mut answers,
+            loaded,
+        } = read;
         let applied = match loaded {
             Ok((loaded, clashes)) => self.apply(loaded, &clashes, running).await,
             Err(problems) => Err(problems),
@@ -200,4 +225,58 @@ async fn read(files: &[PathBuf]) -> Vec<Option<Vec<u8>>> {
         contents.push(tokio::fs::read(file).await.ok());
     }
     contents
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+    use rustix::fs::{CWD, Mode, OFlags, mkfifoat};
+
+    use super::*;
+    use crate::config::Loader;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        config: ConfigArgs,
+    }
+
+    #[tokio::test]
+    async fn a_read_that_hangs_can_be_dropped() {
+        let yaml = "yaml: {receivers: {nop: {}}, exporters: {nop: {}}, \
+service: {pipelines: {logs: {receivers: [nop], exporters: [nop]}}}}";
+        let loaded = load::load_from(Loader::default().config(yaml));
+        let mut loaded = loaded.unwrap_or_else(|_| panic!("{yaml} should load"));
+        let directory = tempfile::tempdir().unwrap();
+        let pipe = directory.path().join("pipe");
+        mkfifoat(CWD, &pipe, Mode::RUSR | Mode::WUSR).unwrap();
+        let line = ["tidegate", "--config", pipe.to_str().unwrap()];
+        let shared = Arc::new(Shared::default());
+        shared.reloads.support();
+        let asking = shared.clone();
+        let asked = tokio::spawn(async move { asking.reloads.ask("SIGHUP").await });
+        let cause = shared.reloads.asked().await;
+        let reloader = Reloader {
+            args: Some(Line::parse_from(line).config),
+            loaded: &mut loaded,
+            shared,
+        };
+        // The reader waits for the end of what this writer writes.
+        let opened = async {
+            loop {
+                let flags = OFlags::WRONLY | OFlags::NONBLOCK;
+                if let Ok(writer) = rustix::fs::open(&pipe, flags, Mode::empty()) {
+                    return writer;
+                }
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+        };
+        let writer = tokio::select! {
+            _ = reloader.read(cause) => panic!("a pipe without an end was read"),
+            writer = opened => writer,
+        };
+        assert_eq!(asked.await.unwrap(), Err(NotReloaded::Stopping));
+        // The runtime of the test waits for the reader.
+        drop(writer);
+    }
 }

@@ -157,11 +157,21 @@ pub async fn serve(
             "everything runs and processes data; readers of metrics get 503 until the reason is gone"
         ),
     }
-    let asked = run_until(until(&mut signals), &mut reloader, &mut running, &telemetry).await;
-    tracing::info!("stopping: receivers first, then draining");
-    // A reload that was under way has taken a part of the time.
-    let drain = reloader.drain().saturating_sub(asked.elapsed()).max(LAST_DRAIN);
-    stop(running, drain, &mut signals).await;
+    let asked = run_until(until, &mut signals, &mut reloader, &mut running, &telemetry).await;
+    let has_drained = match asked {
+        Some(asked) => {
+            tracing::info!("stopping: receivers first, then draining");
+            // A reload that was under way has taken a part of the time.
+            let drain = reloader.drain().saturating_sub(asked.elapsed()).max(LAST_DRAIN);
+            ends(running.stop(drain), &mut signals).await
+        }
+        None => false,
+    };
+    if has_drained {
+        tracing::info!("stopped");
+    } else {
+        tracing::warn!("second signal: stopped without draining");
+    }
     telemetry.stop().await;
     Ok(())
 }
@@ -192,27 +202,35 @@ fn has_more_errors(unavailable: &Problems, component: &str) -> bool {
     first.is_some_and(|first| !is_of_component(first)) || errors.next().is_some()
 }
 
-/// Answers requests for reloads until `until` is over, and says when that was. A reload is never broken off.
+/// Answers requests for reloads until `until` is over, and says when that was. The end of `until` breaks off the read of a
+/// configuration. Only a second signal breaks off the reload that follows: `None`.
 async fn run_until(
-    until: impl Future<Output = ()>,
+    until: impl AsyncFnOnce(&mut Signals),
+    signals: &mut Signals,
     reloader: &mut Reloader<'_>,
     running: &mut Running,
     telemetry: &Telemetry,
-) -> Instant {
-    let mut until = std::pin::pin!(until);
+) -> Option<Instant> {
+    // In a box, which ends before the signals are used again.
+    let mut until = Box::pin(until(signals));
     let shared = reloader.shared.clone();
     loop {
         let cause = tokio::select! {
-            () = &mut until => return Instant::now(),
+            () = &mut until => return Some(Instant::now()),
             cause = shared.reloads.asked() => cause,
         };
-        let mut reload = std::pin::pin!(reloader.reload(cause, running, telemetry));
+        let read = tokio::select! {
+            () = &mut until => return Some(Instant::now()),
+            read = reloader.read(cause) => read,
+        };
+        let Some(read) = read else { continue };
+        let mut reload = std::pin::pin!(reloader.reload(read, running, telemetry));
         tokio::select! {
             () = &mut reload => {}
             () = &mut until => {
                 let asked = Instant::now();
-                reload.await;
-                return asked;
+                drop(until);
+                return ends(reload, signals).await.then_some(asked);
             }
         }
     }
@@ -235,11 +253,13 @@ fn log_pipelines(plan: &Plan) {
     }
 }
 
-/// Stops cleanly, or at once when a second signal comes.
-async fn stop(running: Running, drain: Duration, signals: &mut Signals) {
+/// Waits for the end of `work` after the signal to stop. Returns false when a second signal comes first.
+///
+/// It takes the signals as they come: an echo that waits for the end of `work` would look like a second signal.
+async fn ends(work: impl Future<Output = ()>, signals: &mut Signals) -> bool {
     tokio::select! {
-        () = running.stop(drain) => tracing::info!("stopped"),
-        () = signals.stop() => tracing::warn!("second signal: stopped without draining"),
+        () = work => true,
+        () = signals.stop() => false,
     }
 }
 
@@ -304,9 +324,17 @@ fn listen(kind: SignalKind) -> Result<Signal, Failure> {
 #[cfg(test)]
 mod tests {
     use rustix::process::{Signal as Number, getpid, kill_process};
+    use tokio::sync::Mutex;
     use tokio::time::timeout;
 
     use super::*;
+
+    /// A signal reaches all tests of the process: one at a time sends some.
+    static SENDING: Mutex<()> = Mutex::const_new(());
+
+    fn send(number: Number) {
+        kill_process(getpid(), number).unwrap();
+    }
 
     #[test]
     fn a_failed_start_lists_more_than_the_one_address_of_its_error() {
@@ -332,8 +360,8 @@ mod tests {
 
     #[tokio::test]
     async fn two_signals_at_once_are_one() {
+        let _sending = SENDING.lock().await;
         let mut signals = Signals::listen(Arc::default()).unwrap();
-        let send = |number| kill_process(getpid(), number).unwrap();
         send(Number::TERM);
         signals.stop().await;
         send(Number::TERM);
@@ -343,5 +371,21 @@ mod tests {
         tokio::time::sleep(ECHO).await;
         send(Number::INT);
         signals.stop().await;
+    }
+
+    #[tokio::test]
+    async fn an_echo_during_a_long_reload_is_no_second_signal() {
+        let _sending = SENDING.lock().await;
+        let mut signals = Signals::listen(Arc::default()).unwrap();
+        send(Number::TERM);
+        signals.stop().await;
+        send(Number::INT);
+        let reload = tokio::time::sleep(ECHO + Duration::from_millis(100));
+        assert!(ends(reload, &mut signals).await, "the echo counts");
+        let later = timeout(Duration::from_millis(300), signals.stop()).await;
+        assert!(later.is_err(), "the echo counts after the reload");
+        send(Number::INT);
+        let hangs = std::future::pending();
+        assert!(!ends(hangs, &mut signals).await, "a second signal ends the wait");
     }
 }

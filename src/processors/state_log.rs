@@ -8,7 +8,7 @@ use tidegate_wal::store::ReserveError;
 use tidegate_wal::{NotKept, Share, State, Store};
 use tracing::warn;
 
-use crate::component::{ComponentError, Context, Shared};
+use crate::component::{ComponentError, Context, Opening, Shared};
 
 /// The overhead of a record and of the head of its payload, in bytes.
 const RECORD_BYTES: u64 = 256;
@@ -32,7 +32,9 @@ pub(super) struct StateLog {
     storage: String,
     /// The processor in its pipeline, which names the directory and appears in messages.
     owner: Arc<str>,
-    open: OnceLock<OpenLog>,
+    open: Arc<OnceLock<OpenLog>>,
+    /// Sets `open`.
+    opening: Opening,
 }
 
 struct OpenLog {
@@ -45,7 +47,8 @@ impl StateLog {
         Self {
             storage,
             owner,
-            open: OnceLock::new(),
+            open: Arc::default(),
+            opening: Opening::default(),
         }
     }
 
@@ -57,20 +60,28 @@ impl StateLog {
     pub(super) async fn open(&self, context: &Context, state: Arc<dyn State>) -> Result<(), ComponentError> {
         let storage = context.storage("storage", &self.storage)?;
         let (owner, directory) = (self.owner.clone(), storage.directory_of(&self.owner));
-        let shown = directory.display().to_string();
-        let opening = tokio::task::spawn_blocking(move || {
+        let (base, log) = (context.clone(), self.open.clone());
+        let open = move || {
             let (rules, quota) = (&storage.rules, storage.quota.clone());
-            Store::open(owner, &directory, rules, quota, Arc::default(), Some(state))
-        });
-        let opened = opening.await.map_err(|error| context.error(error.to_string()))?;
-        let (store, recovered) =
-            opened.map_err(|error| context.error(format!("storage: `{shown}`: {error}")))?;
+            let opened = Store::open(
+                owner.clone(),
+                &directory,
+                rules,
+                quota,
+                Arc::default(),
+                Some(state),
+            );
+            let (store, recovered) =
+                opened.map_err(|error| base.error(format!("storage: `{}`: {error}", directory.display())))?;
+            let shared = base.shared;
+            shared.watch_log(&owner, &store);
+            let store = Arc::new(store);
+            // A component starts only once.
+            let _ = log.set(OpenLog { store, shared });
+            Ok(recovered)
+        };
+        let recovered = self.opening.run(context, open).await?;
         recovered.report_damage(&self.owner);
-        let shared = context.shared.clone();
-        shared.watch_log(&self.owner, &store);
-        let store = Arc::new(store);
-        // A component starts only once.
-        let _ = self.open.set(OpenLog { store, shared });
         Ok(())
     }
 
@@ -92,6 +103,8 @@ impl StateLog {
 
     /// Writes pending records and a snapshot, and closes the log.
     pub(super) async fn close(&self) {
+        // The successor can't open the log before this instance closes it.
+        self.opening.ended().await;
         let Some(open) = self.open.get() else { return };
         let store = open.store.clone();
         if tokio::task::spawn_blocking(move || store.close()).await.is_err() {
@@ -101,5 +114,85 @@ impl StateLog {
             );
         }
         open.shared.leave_log(&self.owner);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+    use std::time::Duration;
+
+    use parking_lot::Mutex;
+    use tidegate_wal::{Fsync, Joins, Quota, Rules, Saving, Storage};
+    use tokio::time::timeout;
+
+    use super::*;
+    use crate::component::services::Services;
+    use crate::component::testing::context;
+
+    /// A state whose restore lasts until the sender is dropped.
+    struct Slow(Mutex<mpsc::Receiver<()>>);
+
+    impl State for Slow {
+        fn joins(&self) -> Joins {
+            Joins::WhenKept
+        }
+
+        fn restore(&self, _: &[u8]) {
+            let _ = self.0.lock().recv();
+        }
+
+        fn replay(&self, _: &[u8]) {}
+
+        fn save(&self, _: &mut dyn FnMut()) -> Saving {
+            Box::new(|to| to.write_all(b"state"))
+        }
+    }
+
+    fn slow() -> (mpsc::Sender<()>, Arc<Slow>) {
+        let (restored, waits) = mpsc::channel();
+        (restored, Arc::new(Slow(Mutex::new(waits))))
+    }
+
+    /// The same, without a wait.
+    fn quick() -> Arc<Slow> {
+        let (restored, state) = slow();
+        drop(restored);
+        state
+    }
+
+    #[tokio::test]
+    async fn a_close_waits_for_the_open_of_a_start_that_was_dropped() {
+        let (directory, base) = (tempfile::tempdir().unwrap(), context("processors", "slow"));
+        let storage = Storage {
+            directory: directory.path().to_owned(),
+            rules: Rules {
+                fsync: Fsync::Never,
+                segment_bytes: 4096,
+            },
+            quota: Quota::new(1 << 20),
+        };
+        let services = Services {
+            storage: Some(Arc::new(storage)),
+            ..Services::default()
+        };
+        base.shared.services.add("file_storage".to_owned(), services);
+        let log = || StateLog::new("file_storage".to_owned(), base.path.clone());
+        // The first one leaves a snapshot.
+        let first = log();
+        first.open(&base, quick()).await.unwrap();
+        first.close().await;
+        let second = log();
+        let (restored, state) = slow();
+        let opened = timeout(Duration::from_millis(50), second.open(&base, state)).await;
+        assert!(opened.is_err(), "the restore has no end");
+        let mut close = Box::pin(second.close());
+        let closed = timeout(Duration::from_millis(50), &mut close).await;
+        assert!(closed.is_err(), "the open goes on");
+        drop(restored);
+        close.await;
+        let third = log();
+        third.open(&base, quick()).await.unwrap();
+        third.close().await;
     }
 }

@@ -3,34 +3,104 @@
 //! Signals that end a gateway.
 
 use super::kit::http_peer::Reply;
-use super::kit::{Gateway, HttpPeer, SOON, free_port, http, wait_until};
+use super::kit::{Gateway, HttpPeer, SOON, free_port, http, wait_for, wait_until};
+use rustix::fs::{CWD, Mode, OFlags, mkfifoat};
 use rustix::process::Signal;
+use std::fs;
 use std::time::Duration;
 
 /// A request with one log record.
 const LOG: &str = r#"{"resourceLogs": [{"scopeLogs": [{"logRecords": [{"body": {"stringValue": "a"}}]}]}]}"#;
 
-#[test]
-fn two_signals_at_once_do_not_cut_the_drain() {
-    let slow = Reply {
-        delay: Duration::from_millis(500),
+/// A vendor whose answers take this long.
+fn slow_vendor(delay: Duration) -> HttpPeer {
+    HttpPeer::answering(Reply {
+        delay,
         ..Reply::default()
-    };
-    let (vendor, input) = (HttpPeer::answering(slow), free_port());
-    let gateway = Gateway::start(&format!(
+    })
+}
+
+fn config(input: u16, vendor: &HttpPeer, timeout: &str) -> String {
+    format!(
         "receivers: {{otlp: {{protocols: {{http: {{endpoint: \"127.0.0.1:{input}\"}}}}}}}}
-exporters: {{otlphttp: {{endpoint: \"http://127.0.0.1:{}\"}}}}
-service: {{pipelines: {{logs: {{receivers: [otlp], exporters: [otlphttp]}}}}}}
+exporters: {{otlphttp: {{endpoint: \"http://127.0.0.1:{}\", timeout: {timeout}}}}}
+service: {{drain_timeout: 1m, pipelines: {{logs: {{receivers: [otlp], exporters: [otlphttp]}}}}}}
 ",
         vendor.port()
-    ));
+    )
+}
+
+/// Sends a record, which the vendor then has and has not answered.
+fn send_one(input: u16, vendor: &HttpPeer) {
     let answer = http::post(input, "/v1/logs", "application/json", LOG.as_bytes());
     assert_eq!(answer.expect("an answer").status, 200);
     wait_until(SOON, "the vendor reads the request", || !vendor.seen().is_empty());
+}
+
+#[test]
+fn two_signals_at_once_do_not_cut_the_drain() {
+    let (vendor, input) = (slow_vendor(Duration::from_millis(500)), free_port());
+    let gateway = Gateway::start(&config(input, &vendor, "20s"));
+    send_one(input, &vendor);
     // As a terminal and a supervisor do.
     gateway.signal(Signal::INT);
     let said = gateway.stop();
     assert!(!said.contains("second signal"), "{said}");
     assert!(said.contains("sent=1 "), "{said}");
     assert_eq!(vendor.seen().len(), 1, "it is sent once");
+}
+
+#[test]
+fn two_signals_at_once_during_a_reload_do_not_cut_the_drain() {
+    // The replaced exporter waits for the answer, and the reload for the exporter.
+    let (vendor, input) = (slow_vendor(Duration::from_secs(4)), free_port());
+    let mut gateway = Gateway::start(&config(input, &vendor, "20s"));
+    send_one(input, &vendor);
+    fs::write(gateway.path("config.yaml"), config(input, &vendor, "21s")).expect("a file of the test");
+    gateway.signal(Signal::HUP);
+    gateway.wait_for_log("the new configuration runs");
+    gateway.signal(Signal::INT);
+    let said = gateway.stop();
+    assert!(!said.contains("second signal"), "{said}");
+    assert!(said.contains("sent=1 "), "{said}");
+    assert_eq!(vendor.seen().len(), 1, "it is sent once");
+}
+
+#[test]
+fn a_second_signal_ends_a_reload_too() {
+    let (vendor, input) = (slow_vendor(Duration::from_secs(30)), free_port());
+    let mut gateway = Gateway::start(&config(input, &vendor, "1m"));
+    send_one(input, &vendor);
+    fs::write(gateway.path("config.yaml"), config(input, &vendor, "2m")).expect("a file of the test");
+    gateway.signal(Signal::HUP);
+    gateway.wait_for_log("the new configuration runs");
+    gateway.signal(Signal::TERM);
+    // Another one within a second is an echo.
+    std::thread::sleep(Duration::from_millis(1500));
+    let said = gateway.stop_within(Duration::from_secs(20));
+    assert!(said.contains("second signal: stopped without draining"), "{said}");
+}
+
+/// As a file on a dead mount.
+#[test]
+fn a_file_that_is_never_read_does_not_delay_the_stop() {
+    let (vendor, input) = (slow_vendor(Duration::from_millis(500)), free_port());
+    let mut gateway = Gateway::start(&config(input, &vendor, "20s"));
+    let pipe = gateway.path("timeout");
+    mkfifoat(CWD, &pipe, Mode::RUSR | Mode::WUSR).expect("a pipe");
+    let timeout = format!("\"${{file:{}}}\"", pipe.display());
+    let edited = config(input, &vendor, &timeout);
+    fs::write(gateway.path("config.yaml"), edited).expect("a file of the test");
+    gateway.signal(Signal::HUP);
+    gateway.wait_for_log("reading the configuration again");
+    // The reader waits for the end of what this writer writes.
+    let flags = OFlags::WRONLY | OFlags::NONBLOCK;
+    let writer = wait_for(SOON, "the gateway reads", || {
+        rustix::fs::open(&pipe, flags, Mode::empty()).ok()
+    });
+    send_one(input, &vendor);
+    let said = gateway.stop();
+    assert!(said.contains("SIGHUP refused: the gateway stops"), "{said}");
+    assert!(said.contains("sent=1 "), "{said}");
+    drop(writer);
 }

@@ -112,6 +112,10 @@ impl Lifecycle for LoadBalancing {
         }
         self.peers.stop(deadline).await;
     }
+
+    fn opens_log(&self) -> bool {
+        self.peers.open_logs()
+    }
 }
 
 /// The split of a batch at its admission.

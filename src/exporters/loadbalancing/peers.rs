@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
-use parking_lot::RwLock;
+use parking_lot::{Mutex, RwLock};
 use smallvec::SmallVec;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
@@ -41,6 +41,10 @@ pub(super) struct Peers {
     config: Arc<LoadBalancingConfig>,
     cx: ExporterContext,
     current: RwLock<Arc<Current>>,
+    /// The new endpoints of a change that has not ended, or was dropped.
+    starting: Mutex<Vec<Arc<Peer>>>,
+    /// Whether the queues of the endpoints are on disk.
+    open_logs: bool,
     /// Whether the name had more than [`MAX_ADDRESSES`] at the last lookup.
     has_too_many: AtomicBool,
 }
@@ -60,14 +64,16 @@ impl Current {
 
 impl Peers {
     pub(super) fn new(config: Arc<LoadBalancingConfig>, cx: ExporterContext) -> Result<Self, ComponentError> {
-        let peers = Self {
+        let mut peers = Self {
             config,
             cx,
             current: RwLock::new(Current::new(Vec::new())),
+            starting: Mutex::default(),
+            open_logs: false,
             has_too_many: AtomicBool::new(false),
         };
         // Reports wrong options before anything starts.
-        peers.make("localhost:4317")?;
+        peers.open_logs = peers.make("localhost:4317")?.opens_log();
         peers.set_trouble(None);
         Ok(peers)
     }
@@ -174,6 +180,7 @@ impl Peers {
 
     async fn started(self: &Arc<Self>, endpoint: &str) -> Result<Arc<Peer>, ComponentError> {
         let peer = Arc::new(self.make(endpoint)?);
+        self.starting.lock().push(peer.clone());
         peer.start().await?;
         Ok(peer)
     }
@@ -181,18 +188,15 @@ impl Peers {
     /// Switches to these endpoints. The remaining data of removed endpoints goes to the others.
     pub(super) async fn change(self: &Arc<Self>, endpoints: Vec<String>) -> Result<(), ComponentError> {
         let before = self.current();
-        let (mut peers, mut new) = (Vec::new(), Vec::new());
+        let mut peers = Vec::new();
         for endpoint in endpoints {
             let known = before.peers.iter().find(|(name, _)| *name == endpoint);
             let peer = match known {
                 Some((_, peer)) => peer.clone(),
                 None => match self.started(&endpoint).await {
-                    Ok(peer) => {
-                        new.push(peer.clone());
-                        peer
-                    }
+                    Ok(peer) => peer,
                     Err(error) => {
-                        for peer in new {
+                        for peer in self.take_starting() {
                             peer.stop(Instant::now()).await;
                         }
                         return Err(error);
@@ -201,6 +205,8 @@ impl Peers {
             };
             peers.push((endpoint, peer));
         }
+        // From here on, nothing can drop the change before it has ended.
+        self.starting.lock().clear();
         let stays = |name: &String| peers.iter().any(|(other, _)| other == name);
         let gone: Vec<_> = before
             .peers
@@ -287,6 +293,15 @@ impl Peers {
             .all(|(_, peer)| Exporter::may_overlap(&**peer))
     }
 
+    /// Whether the start opens logs on disk.
+    pub(super) fn open_logs(&self) -> bool {
+        self.open_logs
+    }
+
+    fn take_starting(&self) -> Vec<Arc<Peer>> {
+        std::mem::take(&mut *self.starting.lock())
+    }
+
     /// Lets the exporter that replaces this one have what the endpoints can't deliver.
     pub(super) fn retire(&self, heir: &Arc<dyn Consumer>) {
         for (_, peer) in &self.current().peers {
@@ -297,7 +312,8 @@ impl Peers {
     pub(super) async fn stop(&self, deadline: Instant) {
         self.set_trouble(None);
         let current = self.current();
-        let stops = current.peers.iter().map(|(_, peer)| peer.clone()).map(|peer| {
+        let peers = current.peers.iter().map(|(_, peer)| peer.clone());
+        let stops = peers.chain(self.take_starting()).map(|peer| {
             // Side by side: one that hangs must not take the others' time.
             tokio::spawn(async move { peer.stop(deadline).await })
         });

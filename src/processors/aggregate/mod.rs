@@ -245,6 +245,10 @@ impl Lifecycle for Aggregate {
         }
         self.ticker.stop(deadline).await;
     }
+
+    fn opens_log(&self) -> bool {
+        self.journal.is_some()
+    }
 }
 
 impl Consumer for Aggregate {

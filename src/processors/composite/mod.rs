@@ -296,6 +296,10 @@ impl Lifecycle for Composites {
             webhook.stop(deadline).await;
         }
     }
+
+    fn opens_log(&self) -> bool {
+        self.windows.is_some() || self.webhooks.iter().any(Webhook::opens_log)
+    }
 }
 
 impl Consumer for Composites {

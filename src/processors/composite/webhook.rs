@@ -213,6 +213,11 @@ impl Webhook {
     pub(super) async fn stop(&self, deadline: Instant) {
         self.destination.stop(deadline).await;
     }
+
+    /// Whether its queue is on disk.
+    pub(super) fn opens_log(&self) -> bool {
+        self.destination.opens_log()
+    }
 }
 
 /// Queues every crossing of this threshold.

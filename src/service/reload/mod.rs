@@ -53,6 +53,10 @@ const START: Duration = Duration::from_secs(30);
 /// The longest start of a member while pushes are held.
 const START_IN_PAUSE: Duration = Duration::from_secs(10);
 
+/// The longest start of a member that opens a log on disk. It reads the whole log, and the old instance would take as long to
+/// open it again.
+const OPEN_LOG: Duration = Duration::from_mins(5);
+
 /// The time after the deadline in which a member may close its files: its successor needs them.
 const CLOSE: Duration = Duration::from_secs(10);
 
@@ -182,7 +186,7 @@ impl Running {
         for (at, member) in change.early.iter().enumerate() {
             // Nothing may reach the new graph before it is whole.
             member.set_downstreams(DownstreamState::Closed);
-            if let Err(error) = start_within(member, START).await {
+            if let Err(error) = start_within(member, start_limit(member, START)).await {
                 stop_in_pause(&change.early[..=at]).await;
                 return Err(Failed::early(error.into()));
             }
@@ -217,7 +221,7 @@ impl Running {
         nodes.for_each(|node| node.ledger.succeed());
         for member in &change.late {
             member.set_downstreams(DownstreamState::Closed);
-            if let Err(error) = start_within(member, START_IN_PAUSE).await {
+            if let Err(error) = start_within(member, start_limit(member, START_IN_PAUSE)).await {
                 // All of them: one that has not started may have what its predecessor could not deliver.
                 stop_in_pause(&change.late).await;
                 stop_in_pause(&change.early).await;
@@ -358,6 +362,15 @@ impl Running {
                 exporter.retire(heir.clone() as Arc<dyn Consumer>);
             }
         }
+    }
+}
+
+/// The longest start of a member; `limit` if it opens no log.
+fn start_limit(member: &GraphMember, limit: Duration) -> Duration {
+    if member.lifecycle().opens_log() {
+        OPEN_LOG
+    } else {
+        limit
     }
 }
 

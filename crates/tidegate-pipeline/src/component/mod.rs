@@ -15,6 +15,7 @@ pub mod flow;
 pub mod future;
 pub mod graph_metrics;
 pub mod ledger;
+mod opening;
 mod output_descriptor;
 pub mod overview;
 pub mod patterns;
@@ -50,6 +51,7 @@ pub use factory::{
 };
 pub use flow::{Consumer, Flow, PushAnswer, PushOutcome, Refused};
 pub use ledger::{Balance, Ledger, PeerLabels, Reason};
+pub use opening::Opening;
 pub use output_descriptor::OutputDescriptor;
 pub use shared::{Evaluate, Evaluation, Evaluator, SelectedSource, Shared};
 pub use tables::TableHandle;
@@ -79,6 +81,11 @@ pub trait Lifecycle: Send + Sync {
     /// Stops input, hands on the held items until `deadline`, and returns when all tasks of the component have
     /// ended. The rest counts as dropped, by [`Reason::Shutdown`]. The call is safe if `start` never ran.
     async fn stop(&self, _deadline: Instant) {}
+
+    /// Whether its start opens a log on disk, and takes the time to read it.
+    fn opens_log(&self) -> bool {
+        false
+    }
 
     /// The composites that it computes. The service lists them in [`Shared::composites`] while it runs, and until its
     /// successor runs.

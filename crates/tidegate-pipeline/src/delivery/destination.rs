@@ -32,8 +32,8 @@ use super::stored;
 use super::temporality::Conversion;
 use crate::batch::{Batch, Batching, Signal};
 use crate::component::{
-    ComponentError, Consumer, Context, Exporter, ExporterContext, Flow, Ledger, Lifecycle, PushOutcome,
-    Reason, Refused,
+    ComponentError, Consumer, Context, Exporter, ExporterContext, Flow, Ledger, Lifecycle, Opening,
+    PushOutcome, Reason, Refused,
 };
 
 /// The retry delay while the gateway stops. The retry goes to the next gateway.
@@ -96,6 +96,8 @@ pub(super) struct DestinationInner<A> {
     pub(super) ending: Ending,
     /// Set at the start, where the queue has storage.
     pub(super) spill: OnceLock<Spill>,
+    /// Sets `spill`.
+    pub(super) opening: Opening,
     pub(super) conversion: Option<Arc<Conversion>>,
     shape: Shape,
     /// Takes the remaining batches at the stop. `retire` sets it.
@@ -137,6 +139,7 @@ impl<A: Attempt> Destination<A> {
             drain_handler: OnceLock::new(),
             queue: delivery.queue.clone(),
             spill: OnceLock::new(),
+            opening: Opening::default(),
             batching: delivery.queue.batching(),
             timeout: delivery.timeout,
             notices: Notices::default(),
@@ -176,7 +179,7 @@ impl<A: Attempt> Destination<A> {
 
 #[cfg(test)]
 impl<A: Attempt> Destination<A> {
-    pub(super) fn inner(&self) -> &DestinationInner<A> {
+    pub(super) fn inner(&self) -> &Arc<DestinationInner<A>> {
         &self.inner
     }
 }
@@ -205,6 +208,8 @@ impl<A: Attempt> Lifecycle for Destination<A> {
     }
 
     async fn stop(&self, deadline: Instant) {
+        // The successor can't open the log before this instance closes it.
+        self.inner.opening.ended().await;
         let waiting = self.inner.waiting();
         self.inner.log_drain(waiting, deadline);
         self.inner.stopping.store(true, Relaxed);
@@ -221,6 +226,10 @@ impl<A: Attempt> Lifecycle for Destination<A> {
         self.inner.close_spill().await;
         self.inner.log_end(waiting);
         self.inner.attempt.close(deadline).await;
+    }
+
+    fn opens_log(&self) -> bool {
+        self.inner.has_storage()
     }
 }
 

@@ -73,44 +73,42 @@ pub(super) enum Placement {
 const RECORD_BYTES: u64 = 256;
 
 impl Spill {
-    /// Opens the log of a component. The store signals `wake` after a read or a failure.
-    pub(super) async fn open(
+    /// Opens the log of a component. The store signals `wake` after a read or a failure. Blocks the thread.
+    pub(super) fn open(
         context: &Context,
-        storage: Arc<Storage>,
+        storage: &Storage,
         mode: StorageMode,
         wake: Arc<Notify>,
         conversion: Option<Arc<Conversion>>,
     ) -> Result<(Self, Recovered), ComponentError> {
-        let (owner, directory) = (context.path.clone(), storage.directory_of(&context.path));
-        let shown = directory.display().to_string();
+        let directory = storage.directory_of(&context.path);
         let at_stop = match mode {
             StorageMode::Spill => conversion
                 .clone()
                 .map(|conversion| (directory.clone(), conversion)),
             StorageMode::Always => None,
         };
-        let opening = tokio::task::spawn_blocking(move || {
-            let state = match mode {
-                StorageMode::Always => conversion.map(|conversion| conversion as Arc<dyn State>),
-                StorageMode::Spill => {
-                    conversion
-                        .iter()
-                        .for_each(|conversion| snapshot::take(&directory, &**conversion));
-                    None
-                }
-            };
-            Store::open(
-                owner,
-                &directory,
-                &storage.rules,
-                storage.quota.clone(),
-                wake,
-                state,
-            )
-        });
-        let opened = opening.await.map_err(|error| context.error(error.to_string()))?;
-        let (store, recovered) =
-            opened.map_err(|error| context.error(format!("sending_queue::storage: `{shown}`: {error}")))?;
+        let state = match mode {
+            StorageMode::Always => conversion.map(|conversion| conversion as Arc<dyn State>),
+            StorageMode::Spill => {
+                conversion
+                    .iter()
+                    .for_each(|conversion| snapshot::take(&directory, &**conversion));
+                None
+            }
+        };
+        let opened = Store::open(
+            context.path.clone(),
+            &directory,
+            &storage.rules,
+            storage.quota.clone(),
+            wake,
+            state,
+        );
+        let (store, recovered) = opened.map_err(|error| {
+            let shown = directory.display();
+            context.error(format!("sending_queue::storage: `{shown}`: {error}"))
+        })?;
         context.shared.watch_log(&context.path, &store);
         let store = Arc::new(store);
         let spill = Self {

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
 
-use tidegate_wal::Recovered;
+use tidegate_wal::{Recovered, Storage};
 use tracing::{info, warn};
 
 use crate::batch::Signal;
@@ -21,24 +21,30 @@ use crate::delivery::spill::{AppendOptions, KeptRequest, Spill};
 
 impl<A: Attempt> DestinationInner<A> {
     /// Opens the disk part of the queue, if the queue has one.
-    pub(in crate::delivery) async fn open_spill(&self) -> Result<(), ComponentError> {
+    pub(in crate::delivery) async fn open_spill(self: &Arc<Self>) -> Result<(), ComponentError> {
         let Some(id) = &self.queue.storage else {
             return Ok(());
         };
         let storage = self.context.storage("sending_queue::storage", id)?;
-        let opening = Spill::open(
+        let inner = self.clone();
+        let opening = self.opening.run(&self.context, move || inner.set_spill(&storage));
+        self.note(&opening.await?);
+        self.wake.notify_one();
+        Ok(())
+    }
+
+    /// The part of [`Self::open_spill`] that blocks the thread.
+    pub(in crate::delivery) fn set_spill(&self, storage: &Storage) -> Result<Recovered, ComponentError> {
+        let (spill, recovered) = Spill::open(
             &self.context,
             storage,
             self.queue.storage_mode,
             self.wake.clone(),
             self.conversion.clone(),
-        );
-        let (spill, recovered) = opening.await?;
-        self.note(&recovered);
+        )?;
         // The destination starts only once.
         let _ = self.spill.set(spill);
-        self.wake.notify_one();
-        Ok(())
+        Ok(recovered)
     }
 
     /// Counts the items that a previous run left, and logs their state.

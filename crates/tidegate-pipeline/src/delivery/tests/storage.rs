@@ -76,6 +76,12 @@ fn storage(directory: &Path, limit: u64) -> Arc<Storage> {
 
 /// A gateway's run, started.
 async fn start(queue: QueueConfig, storage: Option<Arc<Storage>>) -> Run {
+    let run = build(queue, storage);
+    run.destination.start().await.unwrap();
+    run
+}
+
+fn build(queue: QueueConfig, storage: Option<Arc<Storage>>) -> Run {
     let mut delivery = delivery();
     delivery.queue = queue;
     let shared = Arc::new(Shared::default());
@@ -90,7 +96,6 @@ async fn start(queue: QueueConfig, storage: Option<Arc<Storage>>) -> Run {
     let ledger = ledgers(&cx)[0].clone();
     let peer = Peer::default();
     let destination = Arc::new(Destination::new(cx, &delivery, peer.clone()));
-    destination.start().await.unwrap();
     let counts = Arc::new(EntryCounts::default());
     let edge = crate::component::Edge::new(None, ledger.clone(), destination.clone());
     let entry = Entry::new(Signal::Metrics, Arc::new(edge), counts);
@@ -199,6 +204,33 @@ async fn what_was_acknowledged_survives_the_end_of_the_process() {
     )
     .await;
     assert_eq!(run.ledger.balance().restored, 0, "all was settled");
+}
+
+#[tokio::test]
+async fn a_stop_waits_for_the_log_of_a_start_that_was_dropped() {
+    let directory = tempfile::tempdir().unwrap();
+    let storage = storage(directory.path(), 1 << 20);
+    for mode in [StorageMode::Spill, StorageMode::Always] {
+        let run = build(queue(mode), Some(storage.clone()));
+        let inner = run.destination.inner().clone();
+        let (opens, waits) = std::sync::mpsc::channel::<()>();
+        let (slow, at) = (inner.clone(), storage.clone());
+        let open = move || {
+            // Until the sender is dropped.
+            let _ = waits.recv();
+            slow.set_spill(&at)
+        };
+        let wait = Duration::from_millis(50);
+        let opened = tokio::time::timeout(wait, inner.opening.run(&inner.context, open)).await;
+        assert!(opened.is_err(), "the open has no end");
+        let mut stop = Box::pin(run.stop());
+        let stopped = tokio::time::timeout(wait, &mut stop).await;
+        assert!(stopped.is_err(), "the open goes on");
+        drop(opens);
+        stop.await;
+        // The log is free.
+        start(queue(mode), Some(storage.clone())).await.stop().await;
+    }
 }
 
 #[tokio::test]
