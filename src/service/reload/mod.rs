@@ -108,6 +108,7 @@ impl Running {
         clashes: &[[String; 2]],
     ) -> Result<Changes, ReloadError> {
         fixed::check(from, to)?;
+        let _under_way = self.shared.reloads.begin();
         let services = self.shared.services.all();
         let nodes = self.metrics.nodes.iter();
         let peers: Vec<_> = nodes
