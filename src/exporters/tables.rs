@@ -40,11 +40,12 @@ enum State {
     Ended,
 }
 
-/// The table of the exporter that a reload replaces, if its limits stay; else an empty one.
-pub(super) fn own_table(base: &Context, limits: Limits, replaced: Option<Arc<Table>>) -> Arc<Table> {
+/// The newest table with these limits of the exporters that a reload replaces; else an empty one.
+pub(super) fn own_table(base: &Context, limits: Limits, replaced: Vec<Arc<Table>>) -> Arc<Table> {
     let rules = vec![Rule::newest()];
-    let replaced = replaced.filter(|table| table.has_rules_and_limits(&rules, limits));
-    replaced.unwrap_or_else(|| {
+    let mut replaced = replaced.into_iter();
+    let same = replaced.find(|table| table.has_rules_and_limits(&rules, limits));
+    same.unwrap_or_else(|| {
         let own = Table::new(base.path.clone(), rules, limits);
         Arc::new(own.bounded_by(base.shared.memory.bounds_of_tables()))
     })

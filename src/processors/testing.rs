@@ -25,7 +25,7 @@ pub(super) fn processor_context(id: &str, sink: &Arc<Sink>) -> (ProcessorContext
         pipeline: "metrics".into(),
         signal: Signal::Metrics,
         next: sink.clone(),
-        replaced: None,
+        replaced: Vec::new(),
         ledger: ledger.clone(),
     };
     (cx, base, ledger)

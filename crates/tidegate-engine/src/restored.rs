@@ -37,11 +37,28 @@ impl<T> RestoredStates<T> {
     /// Stores the state of a stream, and replaces the one it had. Returns `false` when `most` states are
     /// here and the stream has none. One caller at a time.
     pub(crate) fn insert(&self, id: StreamId, state: T, most: usize) -> bool {
+        self.insert_or_join(id, state, most, |known, state| *known = state)
+    }
+
+    /// The same, but if the stream has a state, `join` adds the new one to it.
+    pub(crate) fn insert_or_join(
+        &self,
+        id: StreamId,
+        state: T,
+        most: usize,
+        join: impl FnOnce(&mut T, T),
+    ) -> bool {
         let mut slots_by_id = lock(&self.slots_by_id);
         if let Some(at) = slots_by_id.get(&id).copied() {
             let mut cursor = self.chunks.cursor();
-            let slot = cursor.get(at);
-            return slot.map(|slot| *slot = Some((id, state))).is_some();
+            let Some(slot) = cursor.get(at) else {
+                return false;
+            };
+            match slot {
+                Some((_, known)) => join(known, state),
+                None => *slot = Some((id, state)),
+            }
+            return true;
         }
         let has_room = slots_by_id.len() < most;
         if has_room {

@@ -77,6 +77,12 @@ pub trait State: Send + Sync {
     /// Adds data that was appended after the snapshot, in its order.
     fn replay(&self, payload: &[u8]);
 
+    /// Whether a snapshot may replace the one before and the data that it covers. Otherwise the log keeps both, and asks again
+    /// later.
+    fn may_save(&self) -> bool {
+        true
+    }
+
     /// Begins a snapshot of the present state. If data joins before it is appended, `between` is called while none is
     /// on its way to the log.
     fn save(&self, between: &mut dyn FnMut()) -> Saving;

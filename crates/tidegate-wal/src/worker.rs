@@ -63,12 +63,14 @@ impl Worker {
             // Any state by then is part of the next write.
             let wanted = self.snapshot.is_none() && self.log.wants_snapshot();
             let snapshot = wanted.then(|| self.save()).flatten();
+            // Without room, no data comes that would begin another round.
+            let again = (wanted && snapshot.is_none()).then(|| Instant::now() + RETRY);
             let Work {
                 appends,
                 settled,
                 read,
                 closing,
-            } = self.wait(snapshot.is_some());
+            } = self.wait(snapshot.is_some(), again);
             settled.into_iter().for_each(|seq| self.log.release(seq));
             let mut written = self.write(appends);
             self.end_snapshot(closing);
@@ -93,13 +95,12 @@ impl Worker {
         }
     }
 
-    /// Waits for work. With `at_once` it returns immediately, even without work.
-    fn wait(&mut self, at_once: bool) -> Work {
+    /// Waits for work, at most until a time. With `at_once` it returns immediately, even without work.
+    fn wait(&mut self, at_once: bool, until: Option<Instant>) -> Work {
         let mut inbox = self.inner.inbox();
         loop {
-            let due = self
-                .sync_at
-                .map(|at| at.saturating_duration_since(Instant::now()));
+            let due = [self.sync_at, until].into_iter().flatten().min();
+            let due = due.map(|at| at.saturating_duration_since(Instant::now()));
             let asked = inbox.reading == Reading::Asked;
             let ended = inbox.snapshot_ended;
             let idle =
@@ -133,11 +134,11 @@ impl Worker {
         std::mem::take(&mut inbox.appends)
     }
 
-    /// The state, and the number of the last data that is in it.
+    /// The state, and the number of the last data that is in it. `None`: it may not be saved now.
     fn save(&self) -> Option<(u64, Saving)> {
         // All callbacks of written data have run.
         let mut seq = self.log.next_seq() - 1;
-        let state = self.state.as_ref()?;
+        let state = self.state.as_ref().filter(|state| state.may_save())?;
         let saving = state.save(&mut || {
             if state.joins() == Joins::BeforeAppend {
                 seq = self.inner.inbox().next_seq - 1;

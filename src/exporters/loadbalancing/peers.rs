@@ -88,7 +88,7 @@ impl Peers {
         let config = self.config.at(target);
         let base = &self.cx.base;
         let cx = ExporterContext {
-            replaced: None,
+            replaced: Vec::new(),
             base: Context {
                 path: format!("{}@{endpoint}", base.path).into(),
                 id: format!("{}@{endpoint}", base.id).into(),

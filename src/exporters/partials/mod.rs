@@ -90,7 +90,7 @@ impl Partials {
         let producer = ProducerName::of_gateway(&producer);
         let producer = producer.map_err(|error| base.error(format!("producer: {error}")))?;
         let bounds = base.shared.memory.bounds_of_tables();
-        let tables = Arc::new(ExporterTables::new(own_table(&base, config.limits(), None)));
+        let tables = Arc::new(ExporterTables::new(own_table(&base, config.limits(), Vec::new())));
         let streams = config.streams.then(|| {
             let most = config.sender(&cluster, producer.clone()).max_body_bytes;
             Arc::new(StreamBuffer::new(config.max_series, most, bounds))

@@ -108,7 +108,7 @@ impl Prometheus {
         config: Arc<PrometheusExporterConfig>,
         base: Context,
         ledger: Arc<Ledger>,
-        replaced: Option<Arc<Table>>,
+        replaced: Vec<Arc<Table>>,
     ) -> Self {
         let own = own_table(&base, config.limits(), replaced);
         let views = Arc::new(ExporterTables::new(own));

@@ -6,13 +6,16 @@
 //! snapshot of the table replaces the records that it covers. A restart restores the snapshot and absorbs the
 //! later records again. So the totals are those of all acknowledged data.
 //!
+//! New rules may drop series that a snapshot has. A log that a reload opens therefore writes no snapshot until the reload
+//! is over: a return to the old rules finds the old snapshot and all records.
+//!
 //! | bytes | |
 //! | --- | --- |
 //! | 1 | 1: an OTLP request, 2: events |
 //! | 8 | time of the absorption, nanoseconds since 1970 |
 //! | | the batch |
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
 use bytes::{Buf, Bytes};
@@ -25,6 +28,7 @@ use tracing::{info, warn};
 use super::super::state_log::{NoSpace, StateLog};
 use super::absorber::Absorber;
 use crate::batch::{Batch, Encoded, Payload, Signal};
+use crate::component::reloads::UnderWay;
 use crate::component::{ComponentError, Context, Flow, Ledger, PushAnswer, Reason, Refused, unix_now};
 
 /// The retry delay for a sender while the disk is full.
@@ -43,18 +47,26 @@ pub(super) struct Journal {
 struct JournaledState {
     absorber: Arc<Absorber>,
     ledger: Arc<Ledger>,
+    /// The newest reload at the opening of the log.
+    opened_in: OnceLock<Weak<UnderWay>>,
 }
 
 impl Journal {
     pub(super) fn new(storage: String, absorber: Arc<Absorber>, ledger: Arc<Ledger>) -> Self {
         Self {
             log: StateLog::new(storage, absorber.table.owner().clone()),
-            state: Arc::new(JournaledState { absorber, ledger }),
+            state: Arc::new(JournaledState {
+                absorber,
+                ledger,
+                opened_in: OnceLock::new(),
+            }),
         }
     }
 
     /// Restores the state that a previous run left.
     pub(super) async fn open(&self, context: &Context) -> Result<(), ComponentError> {
+        // A component starts only once.
+        let _ = self.state.opened_in.set(context.shared.reloads.newest());
         self.log.open(context, self.state.clone()).await?;
         let series = self.state.absorber.table.len();
         info!(component = &**self.log.owner(), series, "the state is restored");
@@ -227,6 +239,11 @@ impl State for JournaledState {
             let component = &**self.absorber.table.owner();
             warn!(component, "a stored batch has another version and is ignored");
         }
+    }
+
+    fn may_save(&self) -> bool {
+        let reload = self.opened_in.get();
+        reload.is_none_or(|reload| reload.strong_count() == 0)
     }
 
     fn save(&self, _: &mut dyn FnMut()) -> Saving {

@@ -77,8 +77,8 @@ struct Aggregate {
     config: Arc<AggregateConfig>,
     base: Context,
     absorber: Arc<Absorber>,
-    /// The table of the replaced instance, whose state the start takes over.
-    predecessor: Mutex<Option<Arc<Table>>>,
+    /// The tables of replaced instances, whose state the start takes over, the newest first.
+    predecessors: Mutex<Vec<Arc<Table>>>,
     has_stopped: AtomicBool,
     journal: Option<Arc<Journal>>,
     next: Arc<dyn Consumer>,
@@ -89,7 +89,7 @@ struct Aggregate {
 impl Aggregate {
     fn new(config: Arc<AggregateConfig>, cx: ProcessorContext) -> Result<Self, ComponentError> {
         let rules = config.rules().map_err(|error| cx.base.error(error.to_string()))?;
-        let (table, predecessor) = table(&config, &rules, &cx);
+        let (table, predecessors) = table(&config, &rules, &cx);
         let absorber = Arc::new(Absorber { table, rules });
         let storage = config.storage.clone();
         let journal =
@@ -98,7 +98,7 @@ impl Aggregate {
             config,
             base: cx.base,
             absorber,
-            predecessor: Mutex::new(predecessor),
+            predecessors: Mutex::new(predecessors),
             has_stopped: AtomicBool::new(false),
             journal,
             next: cx.next,
@@ -107,16 +107,20 @@ impl Aggregate {
         })
     }
 
-    /// Takes over the state of the replaced instance. Both have no pushes under way.
+    /// Takes over the state of the replaced instances. None has pushes under way.
     async fn take_over(&self) -> Result<(), ComponentError> {
         let table = self.absorber.table.clone();
         // A reload that failed may have led its input elsewhere.
         table.resume();
-        let predecessor = self.predecessor.lock().take();
-        let Some(old) = predecessor else {
+        let predecessors = std::mem::take(&mut *self.predecessors.lock());
+        if predecessors.is_empty() {
             return Ok(());
-        };
-        let taken = tokio::task::spawn_blocking(move || table.succeed(&old)).await;
+        }
+        let taking = tokio::task::spawn_blocking(move || {
+            let tables: Vec<&Table> = predecessors.iter().map(|table| &**table).collect();
+            table.succeed_all(&tables)
+        });
+        let taken = taking.await;
         let taken = taken.map_err(|error| {
             let message = format!("the totals of the replaced instance can't be taken over: {error}");
             self.base.error(message)
@@ -172,23 +176,20 @@ impl Processor for Aggregate {
     }
 
     fn takes_over(&self) -> bool {
-        self.predecessor.lock().is_some()
+        !self.predecessors.lock().is_empty()
     }
 }
 
-/// The table of the replaced instance, if a reload leaves rules and limits as they are. Otherwise an empty one, and the table
-/// whose state it takes over at the start. With `storage`, the log restores the state.
-fn table(
-    config: &AggregateConfig,
-    rules: &[Rule],
-    cx: &ProcessorContext,
-) -> (Arc<Table>, Option<Arc<Table>>) {
-    let replaced = cx.replaced.as_ref().filter(|_| config.storage.is_none());
-    if let Some(table) = replaced.filter(|table| table.has_rules_and_limits(rules, config.limits())) {
-        return (table.clone(), None);
+/// The table of the replaced instance, if a reload leaves rules and limits as they are. Otherwise an empty one, and the
+/// tables whose state it takes over at the start. With `storage`, the log restores the state.
+fn table(config: &AggregateConfig, rules: &[Rule], cx: &ProcessorContext) -> (Arc<Table>, Vec<Arc<Table>>) {
+    let replaced = cx.replaced.iter().filter(|_| config.storage.is_none()).cloned();
+    let (predecessors, saved): (Vec<_>, Vec<_>) = replaced.partition(|table| table.can_be_succeeded());
+    let newest = predecessors.first().or(saved.first());
+    if let Some(table) = newest.filter(|table| table.has_rules_and_limits(rules, config.limits())) {
+        return (table.clone(), Vec::new());
     }
-    let predecessor = replaced.filter(|table| table.can_be_succeeded());
-    if replaced.is_some() && predecessor.is_none() {
+    if newest.is_some() && predecessors.is_empty() {
         tracing::warn!(
             component = &*cx.base.path,
             "`storage` is gone, and rules or limits have changed: totals begin at 0"
@@ -202,7 +203,7 @@ fn table(
         Some(_) => table.identified_by(stream_id),
         None => table,
     };
-    (Arc::new(table), predecessor.cloned())
+    (Arc::new(table), predecessors)
 }
 
 #[async_trait]

@@ -189,7 +189,7 @@ impl Webhook {
         let cx = ExporterContext {
             base,
             ledgers,
-            replaced: None,
+            replaced: Vec::new(),
         };
         Ok(Self {
             destination: Arc::new(Destination::new(cx, &config.delivery(), post)),

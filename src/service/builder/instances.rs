@@ -80,7 +80,7 @@ impl<'a> Builder<'a> {
             let parts = parts(planned, used(&ledgers), [false; 3]);
             let kept = self.kept(&base.path, &parts);
             let added = self.add(kept, position, parts, [const { None }; 3], |builder| {
-                let replaced = builder.replaced_table(&base.path);
+                let replaced = builder.replaced_tables(&base.path);
                 let context = ExporterContext {
                     base,
                     ledgers: ledgers.clone(),
@@ -123,7 +123,7 @@ impl<'a> Builder<'a> {
                 signal,
                 next: downstream,
                 ledger: ledger.clone(),
-                replaced: builder.replaced_table(&base.path),
+                replaced: builder.replaced_tables(&base.path),
             };
             (planned.factory.build)(&planned.settings, context).map(Instance::Processor)
         });

@@ -178,11 +178,12 @@ impl<'a> Builder<'a> {
         running.filter(move |member| *member.path == *path)
     }
 
-    /// The table of the instance that a new one replaces.
-    fn replaced_table(&self, path: &str) -> Option<Arc<Table>> {
+    /// The tables of the instances that a new one replaces, the newest first. On the return from a plan that failed, the
+    /// instance of the old plan has stopped, and its table has what that of the failed plan lacks.
+    fn replaced_tables(&self, path: &str) -> Vec<Arc<Table>> {
         let stopped = self.stopped.iter().filter(|member| *member.path == *path);
-        let mut all = self.running_at(path).chain(stopped);
-        all.find_map(GraphMember::own_table)
+        let all = self.running_at(path).chain(stopped);
+        all.filter_map(GraphMember::own_table).collect()
     }
 
     /// The downstream of a component. That of a kept instance leads to `next` from the commit on.

@@ -112,6 +112,7 @@ impl Running {
         clashes: &[[String; 2]],
     ) -> Result<Changes, ReloadError> {
         fixed::check(from, to)?;
+        let _under_way = self.shared.reloads.begin();
         let services = self.shared.services.all();
         let nodes = self.metrics.nodes.iter();
         let peers: Vec<_> = nodes
@@ -216,19 +217,26 @@ impl Running {
         self.members.retain(|member| !has(&change.first, member));
         self.stopped.extend(change.first.iter().cloned());
         // Queues on disk: the successors find what their predecessors held.
-        let ended = |path: &Arc<str>| change.first.iter().any(|member| member.path == *path);
-        let nodes = self.metrics.nodes.iter().filter(|node| ended(&node.path));
-        nodes.for_each(|node| node.ledger.succeed());
+        self.succeed(&change.first);
         for member in &change.late {
             member.set_downstreams(DownstreamState::Closed);
             if let Err(error) = start_within(member, start_limit(member, START_IN_PAUSE)).await {
                 // All of them: one that has not started may have what its predecessor could not deliver.
                 stop_in_pause(&change.late).await;
                 stop_in_pause(&change.early).await;
+                // Those that had started found what their predecessors held, and leave it to the old plan's members.
+                self.succeed(&change.late);
                 return Err(Failed::late(error));
             }
         }
         Ok(())
+    }
+
+    /// Lets the ledgers of members that have stopped count only once what their successors find on disk.
+    fn succeed(&self, stopped: &[GraphMember]) {
+        let has_stopped = |path: &Arc<str>| stopped.iter().any(|member| member.path == *path);
+        let nodes = self.metrics.nodes.iter().filter(|node| has_stopped(&node.path));
+        nodes.for_each(|node| node.ledger.succeed());
     }
 
     /// Stops members in a pause, the last one first. Receivers have a time limit of their own: what they push must not take

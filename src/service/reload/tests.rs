@@ -2,13 +2,17 @@
 
 //! Reloads that are refused, and the names that queries know after a reload.
 
+use std::net::{SocketAddr, TcpListener};
+
 use tidegate_engine::{Attributes, Data, Value, clock};
 use tidegate_promql::{Instant as Answer, NAME, Query};
 
 use super::*;
+use crate::batch::Signal;
 use crate::commands::load;
 use crate::component::unix_now;
 use crate::config::Loader;
+use crate::delivery::testing::opaque;
 use crate::prom::catalog::testing::point;
 use crate::prom::catalog::{View, millis};
 
@@ -25,8 +29,36 @@ service:
   extensions: {extensions}
   pipelines: {{metrics: {{receivers: [rules], exporters: [nop]}}}}"
     );
-    let loaded = load::load_from(Loader::default().config(&yaml));
+    loaded(&yaml)
+}
+
+fn loaded(yaml: &str) -> Plan {
+    let loaded = load::load_from(Loader::default().config(yaml));
     loaded.unwrap_or_else(|_| panic!("{yaml} should load")).plan
+}
+
+/// The running members of a plan.
+async fn run(plan: &Plan) -> Running {
+    let shared = Arc::new(Shared::default());
+    let graph = Graph::build(plan, &shared).unwrap_or_else(|errors| panic!("{errors:?}"));
+    Running::start(graph, shared, DRAIN).await.unwrap()
+}
+
+/// An address that the listener keeps from others.
+fn taken() -> (TcpListener, SocketAddr) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    (listener, address)
+}
+
+/// Fails to reload because of the address.
+async fn fails(running: &mut Running, from: &Plan, to: &Plan, taken: SocketAddr) {
+    let refused = running.reload(from, to, &[]).await;
+    let Err(ReloadError::Start(error)) = &refused else {
+        panic!("{refused:?}");
+    };
+    assert!(error.to_string().contains(&taken.to_string()), "{error}");
+    running.finish(DRAIN).await;
 }
 
 fn texts(errors: &[BuildError]) -> Vec<String> {
@@ -69,8 +101,7 @@ receivers: {{nop: {{}}}}
 exporters: {{prometheus: {{endpoint: \"127.0.0.1:0\", namespace: {namespace}}}}}
 service: {{pipelines: {{metrics: {{receivers: [nop], exporters: [prometheus]}}}}}}"
     );
-    let loaded = load::load_from(Loader::default().config(&yaml));
-    loaded.unwrap_or_else(|_| panic!("{yaml} should load")).plan
+    loaded(&yaml)
 }
 
 /// The names of the gauge `level` in queries.
@@ -113,4 +144,39 @@ async fn queries_know_only_the_new_names_while_pushes_into_the_old_page_are_unde
     running.finish(DRAIN).await;
     assert!(old.upgrade().is_none(), "nothing leads there");
     running.stop(DRAIN).await;
+/// The new exporter has opened the queue on disk when the page fails. The old one opens it again.
+#[tokio::test]
+async fn a_failed_reload_counts_items_of_a_queue_on_disk_once() {
+    const ITEMS: usize = 3;
+    let (folder, (_listener, taken)) = (tempfile::tempdir().unwrap(), taken());
+    let of = |timeout: &str, page: &str| {
+        loaded(&format!(
+            "yaml:
+extensions: {{file_storage: {{directory: {}}}}}
+receivers: {{nop: {{}}}}
+exporters:
+  otlphttp: {{endpoint: \"http://127.0.0.1:1\", timeout: {timeout}, sending_queue: {{storage: file_storage}}}}
+  prometheus: {{endpoint: \"{page}\"}}
+service:
+  extensions: [file_storage]
+  pipelines:
+    logs: {{receivers: [nop], exporters: [otlphttp]}}
+    metrics: {{receivers: [nop], exporters: [prometheus]}}",
+            folder.path().display()
+        ))
+    };
+    let (from, to) = (of("5s", "127.0.0.1:0"), of("7s", &taken.to_string()));
+    let mut running = run(&from).await;
+    let mut members = running.members.iter();
+    let receiver = members.find(|member| &*member.path == "receivers::nop").unwrap();
+    let downstream = receiver.downstreams[Signal::Logs as usize].clone().unwrap();
+    downstream.push(opaque(Signal::Logs, b"x", ITEMS)).unwrap();
+    let mut nodes = running.metrics().nodes.iter();
+    let node = nodes.find(|node| &*node.path == "exporters::otlphttp").unwrap();
+    let ledger = node.ledger.clone();
+    let counted = || (ledger.balance().held(), ledger.balance().restored);
+    assert_eq!(counted(), (ITEMS as u64, 0));
+    fails(&mut running, &from, &to, taken).await;
+    assert_eq!(counted(), (ITEMS as u64, 0));
+    running.stop(Duration::ZERO).await;
 }

@@ -52,7 +52,7 @@ impl Exposers {
         let exporter = (FACTORY.build)(
             &settings,
             ExporterContext {
-                replaced: None,
+                replaced: Vec::new(),
                 base: Context {
                     path: "exporters::prometheus".into(),
                     id: "prometheus".into(),

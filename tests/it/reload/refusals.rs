@@ -2,6 +2,7 @@
 
 //! Configurations that can't run, after which the old one runs on.
 
+use super::state::with_durable_totals;
 use super::*;
 use std::net::TcpListener;
 
@@ -78,4 +79,49 @@ fn a_configuration_that_can_not_start_changes_nothing() {
     let lines = live.applies(&of(BASE));
     assert!(lines.is_empty(), "{lines:?}");
     live.gateway.stop();
+}
+
+/// Checks that the page and a query have the same total of the hits.
+fn has_total(ports: Ports, total: u64) {
+    assert_eq!(hits(ports.page), Some(total));
+    let answer = http::get(ports.admin, "/api/v1/query?query=sum(hits_total)");
+    let answer = answer.expect("an answer").json();
+    let shown = &answer["data"]["result"][0]["value"][1];
+    assert_eq!(shown.as_str(), Some(total.to_string().as_str()), "{answer}");
+}
+
+/// One edit changes a rule and moves a listener to a port that is in use. The listener is the last to start.
+fn leaves_totals(durable: impl Fn(&str) -> String) {
+    let (ports, sink) = (ports(), OtlpSink::start());
+    let base = durable(&config(ports, &sink.endpoint(), BASE));
+    let live = Live::start(ports.admin, &base);
+    let mut sender = Sender::connect(ports.input);
+    sender.send().expect("an answer");
+    has_total(ports, sender.sent);
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let taken = listener.local_addr().expect("its address").to_string();
+    let renamed = base.replace("{name: hits}, ", "{name: hits}, name: strokes, ");
+    assert_ne!(renamed, base);
+    for _ in 0..2 {
+        let why = live.refuses(&renamed.replace(&format!("127.0.0.1:{}", ports.input), &taken));
+        assert!(why.contains(&taken), "{why}");
+        has_total(ports, sender.sent);
+    }
+    let mut sender = sender.reconnected(ports.input);
+    sender.send().expect("the old listener");
+    wait_until(SOON, "the page has all hits", || {
+        hits(ports.page) == Some(sender.sent)
+    });
+    has_total(ports, sender.sent);
+    live.gateway.stop();
+}
+
+#[test]
+fn a_configuration_that_can_not_start_leaves_the_totals_of_rules_that_it_changes() {
+    leaves_totals(str::to_owned);
+}
+
+#[test]
+fn a_configuration_that_can_not_start_leaves_the_stored_totals_of_rules_that_it_changes() {
+    leaves_totals(with_durable_totals);
 }

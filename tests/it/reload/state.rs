@@ -88,7 +88,7 @@ fn with_newest(config: &str) -> String {
 }
 
 /// A configuration whose aggregate keeps its state on disk.
-fn with_durable_totals(config: &str) -> String {
+pub(super) fn with_durable_totals(config: &str) -> String {
     with_storage(&config.replace("  aggregate:\n", "  aggregate:\n    storage: file_storage\n"))
 }
 

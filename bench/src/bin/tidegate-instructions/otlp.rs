@@ -141,7 +141,7 @@ pub(crate) fn processor(
         .ok_or_else(|| problems.to_string())?;
     let ledger = Arc::<Ledger>::default();
     let context = ProcessorContext {
-        replaced: None,
+        replaced: Vec::new(),
         base: Context {
             path: factory.kind.into(),
             id: factory.kind.into(),

@@ -5,6 +5,9 @@
 //! A series moves if the rules that could make it are equal in both tables. Its input streams, its sources of events and
 //! its members of a group move with it. So its next points add what is new in them, and nothing else. All other series
 //! begin at 0 in the new table.
+//!
+//! A return to the rules of an earlier table takes over the state of the present table first. The earlier table has the
+//! series that the present one lacks because of its rules. They go on as they were.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -16,9 +19,10 @@ use super::saved::Restored;
 use super::source_registry::SourceNumber;
 use super::targets::{CellTarget, Targets};
 use super::{Counters, Table};
+use crate::rule::Op;
 use crate::saved::StreamId;
 use crate::streams::lock;
-use crate::{Series, UnixNanos};
+use crate::{Number, Series, UnixNanos};
 
 /// The cells of the series that a table has taken over, by the references to the old ones.
 pub(super) type TakenCells = HashMap<u64, CellRef>;
@@ -33,21 +37,36 @@ impl Table {
     /// way to identify streams. The caller ensures that neither table takes anything in meanwhile. `old` keeps its state,
     /// and names this table as its [`Self::successor`].
     pub fn succeed(self: &Arc<Self>, old: &Self) -> Restored {
-        old.flush();
-        let (cells, outdated) = self.take_cells(old);
-        let streams = self.take_streams(old, &cells);
-        self.take_sources(old, &cells);
-        let folded = lock(&old.folded).clone();
-        *lock(&self.folded) = folded.bounded_by(self.limits.streams);
-        self.counters.continue_from(&old.counters);
+        self.succeed_all(&[old])
+    }
+
+    /// The same with several tables, of which each took over a part of the state of the next one: the newest is first. A
+    /// series moves from the first table that has it.
+    pub fn succeed_all(self: &Arc<Self>, tables: &[&Self]) -> Restored {
+        let mut restored = Restored::default();
+        let mut taken = Vec::new();
+        // Sources of events make the series that they feed: all series that move have to be here before.
+        for old in tables {
+            old.flush();
+            let (cells, outdated) = self.take_cells(old);
+            restored.series += cells.len();
+            restored.outdated += outdated;
+            taken.push((*old, cells));
+        }
+        for (old, cells) in &taken {
+            restored.streams += self.take_streams(old, cells);
+            self.take_sources(old, cells);
+            *lock(&old.successor) = Some(self.clone());
+        }
+        // It continued those of the others.
+        if let Some(newest) = tables.first() {
+            let folded = lock(&newest.folded).clone();
+            *lock(&self.folded) = folded.bounded_by(self.limits.streams);
+            self.counters.continue_from(&newest.counters);
+        }
         self.has_predecessor.store(true, Relaxed);
         self.changed();
-        *lock(&old.successor) = Some(self.clone());
-        Restored {
-            series: cells.len(),
-            streams,
-            outdated,
-        }
+        restored
     }
 
     /// The table that has the state now, if another one took it over: the last of these.
@@ -67,7 +86,7 @@ impl Table {
         *lock(&self.successor) = None;
     }
 
-    /// The cells of the series that move, and the number of other series.
+    /// The cells of the series that move, and the number of series that begin at 0. Series that are here already are neither.
     fn take_cells(&self, old: &Self) -> (TakenCells, usize) {
         let caps = Caps {
             series: self.limits.series_with_overflow(),
@@ -84,12 +103,17 @@ impl Table {
                 .or_insert_with(|| self.has_equal_rules_for(old, &cell.series));
             let series = moves.then(|| (*cell.series).clone());
             let (state, seen) = (&cell.state, cell.seen);
-            let taken =
-                series.and_then(|series| self.cells.resolve(series, caps, |_| state.clone(), seen).ok());
+            let mut is_new = false;
+            let make = |_: &Series| {
+                is_new = true;
+                state.clone()
+            };
+            let taken = series.and_then(|series| self.cells.resolve(series, caps, make, seen).ok());
             match taken {
-                Some(new) => {
+                Some(new) if is_new => {
                     cells.insert(at.to_bits(), new);
                 }
+                Some(_) => {}
                 None => outdated += 1,
             }
         });
@@ -107,12 +131,19 @@ impl Table {
         mine.peek().is_some() && mine.eq(theirs)
     }
 
-    /// Takes the streams that feed these cells. Returns their number.
+    /// Takes the streams that feed these cells. Returns the number of those that are new here.
     fn take_streams(&self, old: &Self, cells: &TakenCells) -> usize {
         let mut count = 0;
         let mut take = |id: StreamId, stream: &InputStream, seen: UnixNanos| {
             if let Some(copy) = stream.moved_to(cells) {
-                count += usize::from(self.restored.insert(id, (copy, seen), self.limits.streams));
+                let mut is_new = true;
+                let join = |(newer, _): &mut (InputStream, UnixNanos), (older, _)| {
+                    is_new = false;
+                    self.join(newer, older);
+                };
+                let most = self.limits.streams;
+                let is_kept = self.restored.insert_or_join(id, (copy, seen), most, join);
+                count += usize::from(is_kept && is_new);
             }
         };
         old.streams
@@ -120,6 +151,27 @@ impl Table {
         // Those that have not reported since an earlier succession.
         old.restored.each(|id, (stream, seen)| take(id, stream, *seen));
         count
+    }
+
+    /// Lets a stream of a newer table also feed what only the older one knew. The position stays: counts that came in
+    /// between are not part of these series. Amounts that may fall are those of the newer position.
+    fn join(&self, newer: &mut InputStream, mut older: InputStream) {
+        let mut cursor = self.cells.cursor();
+        if newer.phase == Phase::Left {
+            self.leave(&mut older, &mut cursor);
+            return;
+        }
+        let falls = older.targets.iter().any(|target| target.op == Op::UpDown);
+        let then = falls.then(|| older.tracker.withdraw()).flatten();
+        let now = falls.then(|| newer.tracker.clone().withdraw()).flatten();
+        let increase = now.unwrap_or(Number::ZERO).minus(then.unwrap_or(Number::ZERO));
+        for target in older.targets.iter() {
+            let sum = cursor.get(target.cell).filter(|_| target.op == Op::UpDown);
+            if let Some(cell) = sum {
+                cell.state.add(increase, cell.state.time);
+            }
+            newer.targets.push(*target);
+        }
     }
 }
 

@@ -137,8 +137,8 @@ pub struct ProcessorContext {
     pub next: Arc<dyn Consumer>,
     /// The ledger. The processor counts what it absorbs, makes and drops; the edges count what enters and leaves.
     pub ledger: Arc<Ledger>,
-    /// The table of the instance that this one replaces, at a reload.
-    pub replaced: Option<Arc<Table>>,
+    /// The tables of the instances that this one replaces at a reload, the newest first. A reload that fails has two.
+    pub replaced: Vec<Arc<Table>>,
 }
 
 /// The arguments of an exporter's build function.
@@ -148,8 +148,8 @@ pub struct ExporterContext {
     /// The ledgers, indexed by `Signal as usize`; `None` if no pipeline of that signal names the exporter. The
     /// exporter counts what it delivers, absorbs and drops. The edges count what enters.
     pub ledgers: [Option<Arc<Ledger>>; 3],
-    /// The table of the instance that this one replaces, at a reload.
-    pub replaced: Option<Arc<Table>>,
+    /// The tables of the instances that this one replaces at a reload, the newest first. A reload that fails has two.
+    pub replaced: Vec<Arc<Table>>,
 }
 
 impl ExporterContext {

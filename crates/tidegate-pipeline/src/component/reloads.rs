@@ -3,7 +3,7 @@
 //! Requests for a reload of the configuration, and the results of past reloads.
 
 use std::collections::VecDeque;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::SystemTime;
 
 use parking_lot::Mutex;
@@ -64,10 +64,15 @@ impl Default for Requests {
     }
 }
 
+/// A reload that is under way. It is over when nobody holds it.
+#[derive(Debug)]
+pub struct UnderWay(());
+
 /// Requests and results of reloads.
 #[derive(Default)]
 pub struct Reloads {
     requests: Mutex<Requests>,
+    under_way: Mutex<Weak<UnderWay>>,
     wake: Notify,
     past: Mutex<VecDeque<Arc<ReloadResult>>>,
 }
@@ -119,6 +124,18 @@ impl Reloads {
     /// Takes the requests that wait now; [`Answers::give`] answers them.
     pub fn take(&self) -> Answers {
         Answers(std::mem::take(&mut self.requests.lock().waiting))
+    }
+
+    /// Begins a reload. It may return to the old plan until the value is dropped.
+    pub fn begin(&self) -> Arc<UnderWay> {
+        let reload = Arc::new(UnderWay(()));
+        *self.under_way.lock() = Arc::downgrade(&reload);
+        reload
+    }
+
+    /// The newest reload, which may be over.
+    pub fn newest(&self) -> Weak<UnderWay> {
+        self.under_way.lock().clone()
     }
 
     /// Adds a result to the history.

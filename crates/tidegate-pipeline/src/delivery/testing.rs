@@ -25,7 +25,7 @@ pub fn context(path: &str) -> Context {
 /// An exporter's context with a ledger for every signal.
 pub fn exporter_context(path: &str) -> ExporterContext {
     ExporterContext {
-        replaced: None,
+        replaced: Vec::new(),
         base: context(path),
         ledgers: std::array::from_fn(|_| Some(Arc::new(Ledger::default()))),
     }

@@ -2,7 +2,9 @@
 
 //! A log that keeps what a state is made of.
 
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::sync::mpsc;
+use std::time::Instant;
 
 use parking_lot::Mutex;
 
@@ -142,6 +144,95 @@ async fn records_of_a_state_replay_once_and_go_when_a_snapshot_covers_them() {
         }
         assert!(quota.used() <= 8000);
     }
+}
+
+/// A sum that may not be saved while it is held.
+#[derive(Default)]
+struct HeldSum {
+    sum: Sum,
+    is_held: AtomicBool,
+}
+
+impl State for HeldSum {
+    fn joins(&self) -> Joins {
+        self.sum.joins()
+    }
+
+    fn restore(&self, snapshot: &[u8]) {
+        self.sum.restore(snapshot);
+    }
+
+    fn replay(&self, payload: &[u8]) {
+        self.sum.replay(payload);
+    }
+
+    fn may_save(&self) -> bool {
+        !self.is_held.load(SeqCst)
+    }
+
+    fn save(&self, between: &mut dyn FnMut()) -> Saving {
+        self.sum.save(between)
+    }
+}
+
+/// Adds 100 to the sum, in a record of 100 bytes.
+async fn add_100((store, state): &(Store, Arc<HeldSum>)) {
+    let (done, kept) = oneshot::channel();
+    {
+        // As one step: a snapshot has both or neither.
+        let mut sum = state.sum.0.lock();
+        *sum += 100;
+        store.append(Append {
+            tag: 0,
+            items: 1,
+            payload: smallvec![Bytes::from_static(&[1; 100])],
+            purpose: Purpose::State,
+            done: Some(Done(Box::new(|result| done.send(result).unwrap()))),
+            share: store.reserve(200).unwrap(),
+        });
+    }
+    kept.await.unwrap().unwrap();
+}
+
+#[tokio::test]
+async fn the_log_of_a_state_that_may_not_be_saved_keeps_all_data() {
+    let directory = tempfile::tempdir().unwrap();
+    let open = |is_held| {
+        let state = Arc::new(HeldSum {
+            is_held: AtomicBool::new(is_held),
+            ..HeldSum::default()
+        });
+        let opened = Store::open(
+            "test".into(),
+            directory.path(),
+            &rules(1000),
+            Quota::new(1 << 20),
+            Arc::default(),
+            Some(state.clone()),
+        );
+        (opened.unwrap().0, state)
+    };
+    let snapshot = directory.path().join("state");
+    let first = open(true);
+    // More than a segment.
+    for _ in 0..30 {
+        add_100(&first).await;
+    }
+    drop(first);
+    assert!(!snapshot.exists());
+    let second = open(true);
+    assert_eq!(*second.1.sum.0.lock(), 3000);
+    add_100(&second).await;
+    assert!(!snapshot.exists());
+    // No data comes, but the log asks again.
+    second.1.is_held.store(false, SeqCst);
+    let deadline = Instant::now() + Duration::from_secs(10);
+    while !snapshot.exists() {
+        assert!(Instant::now() < deadline, "no snapshot");
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    drop(second);
+    assert_eq!(*open(true).1.sum.0.lock(), 3100);
 }
 
 /// A state whose snapshots are made on demand.

@@ -17,8 +17,15 @@ const RULES: &str = "[{match: {name: taken}, by: [], name: out},
 
 /// A processor with storage, started.
 async fn kept(directory: &TempDir) -> Rig {
+    let rig = stored(RULES, directory);
+    rig.aggregate.start().await.unwrap();
+    rig
+}
+
+/// A processor with storage.
+fn stored(rules: &str, directory: &TempDir) -> Rig {
     let rig = rig(&format!(
-        "{{rules: {RULES}, storage: file_storage, interval: 1h}}"
+        "{{rules: {rules}, storage: file_storage, interval: 1h}}"
     ));
     let storage = Storage {
         directory: directory.path().to_owned(),
@@ -33,7 +40,6 @@ async fn kept(directory: &TempDir) -> Rig {
         ..Services::default()
     };
     rig.base.shared.services.add("file_storage".to_owned(), services);
-    rig.aggregate.start().await.unwrap();
     rig
 }
 
@@ -240,4 +246,46 @@ async fn data_after_the_stop_is_refused_or_counted_as_dropped() {
     let refused = waited_for.settled().await.unwrap_err();
     assert!(refused.reason.contains("the log is closed"), "{refused}");
     assert_eq!(rig.ledger.balance().dropped[Reason::Shutdown as usize], 3);
+}
+
+/// A reload that fails starts an instance with other rules, and then one with the old rules.
+#[tokio::test]
+async fn a_reload_keeps_the_totals_that_changed_rules_drop_until_it_is_over() {
+    let directory = tempfile::tempdir().unwrap();
+    let rules = |name: &str| {
+        format!(
+            "[{{match: {{name: hits}}, name: {name}, by: []}},
+     {{match: {{name: calls}}, by: []}}]"
+        )
+    };
+    let of = |values: &[(u16, u64)]| {
+        let kinds = ["hits", "calls"].map(|name| kind(name, Instrument::Counter, &[]));
+        events("a", kinds.into(), values)
+    };
+    let totals = |rig: &Rig, names: [&str; 2]| {
+        let shown = show(&rig.aggregate.absorber.table);
+        names.map(|name| shown.get(name).map(|value| value.number().unwrap().as_f64()))
+    };
+    let soon = || Instant::now() + Duration::from_secs(30);
+    let first = stored(&rules("hits"), &directory);
+    first.aggregate.start().await.unwrap();
+    first.send(of(&[(0, 5), (1, 2)])).await.unwrap();
+    let second = stored(&rules("strokes"), &directory);
+    let reload = second.base.shared.reloads.begin();
+    first.aggregate.stop(soon()).await;
+    second.aggregate.start().await.unwrap();
+    assert_eq!(
+        totals(&second, ["hits_total{}", "calls_total{}"]),
+        [None, Some(2.0)]
+    );
+    second.send(of(&[(0, 1), (1, 1)])).await.unwrap();
+    second.aggregate.stop(soon()).await;
+    drop(reload);
+    let third = stored(&rules("hits"), &directory);
+    third.aggregate.start().await.unwrap();
+    assert_eq!(
+        totals(&third, ["hits_total{}", "calls_total{}"]),
+        [Some(6.0), Some(3.0)]
+    );
+    third.aggregate.stop(soon()).await;
 }

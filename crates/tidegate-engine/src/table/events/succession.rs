@@ -31,7 +31,10 @@ impl Table {
         };
         let state = &mut *lock(&shared);
         self.plan(state, &old.schema, old.seen);
-        (state.seen, state.is_ahead) = (old.seen, old.is_ahead);
+        // A newer table may have had events of it since.
+        if old.seen >= state.seen {
+            (state.seen, state.is_ahead) = (old.seen, old.is_ahead);
+        }
         for (kind, targets) in old.targets.iter().enumerate() {
             let planned = state.targets.get(kind).map_or(0, |targets| targets.len());
             let mut free: Vec<usize> = (0..planned).collect();

@@ -85,6 +85,70 @@ fn state_goes_through_several_successions_before_a_stream_reports() {
     assert!(old.successor().is_none());
 }
 
+/// The rules change and change back. Only the first table has the series of the first rules.
+#[test]
+fn a_return_takes_what_the_newest_table_lacks_from_the_one_before() {
+    let old = table(rules(&["zone"]));
+    report(&old, "a", NOW + 1, [10, 4, 7, 9]);
+    report(&old, "b", NOW + 1, [5, 3, 2, 1]);
+    let (second, _) = replaced(&old, rules(&[]));
+    report(&second, "a", NOW + 2, [11, 5, 8, 12]);
+    let third = Arc::new(table(rules(&["zone"])));
+    let restored = third.succeed_all(&[&second, &old]);
+    assert_eq!((restored.series, restored.streams, restored.outdated), (4, 8, 1));
+    let names = ["c{zone=z}", "u{}", "g{}", "x{zone=z}"];
+    let shown = || names.map(|name| int(&third, name));
+    assert_eq!(shown(), [16, 8, 10, 10]);
+    report(&third, "a", NOW + 3, [12, 6, 9, 13]);
+    assert_eq!(shown(), [17, 9, 11, 14]);
+    let last = old.successor().expect("the third");
+    assert!(Arc::ptr_eq(&last, &third));
+}
+
+#[test]
+fn a_level_that_changed_under_other_rules_is_right_after_the_return() {
+    let of = |name: &str, keys: &[&str]| Rule {
+        output: Some(name.into()),
+        ..by("u", keys)
+    };
+    let rules = |of_some: &[&str]| vec![of("all", &[]), of("some", of_some)];
+    let pod = series("u", UP_DOWN, &[("pod", "a")], &[("zone", "z")]);
+    let old = table(rules(&["zone"]));
+    old.observe(&point(&pod, NOW, NOW + 1, 10), NOW + 1);
+    let (second, _) = replaced(&old, rules(&[]));
+    second.observe(&point(&pod, NOW, NOW + 2, 13), NOW + 2);
+    let third = Arc::new(table(rules(&["zone"])));
+    third.succeed_all(&[&second, &old]);
+    let shown = || [int(&third, "all{}"), int(&third, "some{zone=z}")];
+    assert_eq!(shown(), [13, 13]);
+    third.observe(&point(&pod, NOW, NOW + 3, 14), NOW + 3);
+    assert_eq!(shown(), [14, 14]);
+}
+
+#[test]
+fn sources_of_events_keep_their_amounts_over_a_return() {
+    let rules = |of_open: &[&str]| vec![by("open", of_open), by("hits", &["node"])];
+    let schema = Arc::new(Schema {
+        kinds: vec![
+            kind("open", Instrument::UpDownCounter),
+            kind("hits", Instrument::Counter),
+        ],
+    });
+    let agent = source(&[("agent", "a"), ("node", "n")], HOUR);
+    let old = table(rules(&["node"]));
+    old.absorb(&events(&agent, &schema, &[(0, 5), (1, 30)]));
+    let (second, _) = replaced(&old, rules(&[]));
+    second.absorb(&events(&agent, &schema, &[(0, 2), (1, 1)]));
+    let third = Arc::new(table(rules(&["node"])));
+    third.succeed_all(&[&second, &old]);
+    let shown = || [int(&third, "open{node=n}"), int(&third, "hits{node=n}")];
+    assert_eq!(shown(), [5, 31]);
+    third.absorb(&events(&agent, &schema, &[(0, 1), (1, 1)]));
+    assert_eq!(shown(), [6, 32]);
+    third.let_go(agent.id);
+    assert_eq!(shown(), [0, 32]);
+}
+
 #[test]
 fn sources_of_events_keep_what_they_have_added() {
     let load = Rule {

@@ -68,7 +68,7 @@ fn setup(delivery: &Delivery, answer: Answer) -> Setup {
         permits: permits.clone(),
     };
     let again = ExporterContext {
-        replaced: None,
+        replaced: Vec::new(),
         base: cx.base.clone(),
         ledgers: cx.ledgers.clone(),
     };
