@@ -59,6 +59,8 @@ pub(super) struct Change {
     pub(super) rest: Vec<GraphMember>,
     /// Members of an earlier graph that still run, and are part of this one again.
     pub(super) revived: Vec<GraphMember>,
+    /// Members of an earlier graph that still run, and have to stop before their successors start.
+    pub(super) ending: Vec<GraphMember>,
 }
 
 impl Change {
@@ -72,6 +74,13 @@ impl Change {
     ) -> Self {
         let members = graph.members.iter().filter(|member| !has(running, member));
         let (revived, fresh): (Vec<_>, Vec<_>) = members.cloned().partition(|member| has(leaving, member));
+        let mut ending = Vec::new();
+        for member in leaving.iter().filter(|member| !has(&revived, member)) {
+            let has_to = fresh.iter().any(|new| replaces_alone(new, member));
+            if has_to || ending.iter().any(|next| edges.lead(member, next)) {
+                ending.push(member.clone());
+            }
+        }
         let old = running.iter().filter(|member| !has(&graph.members, member));
         let (mut first, mut others) = (Vec::new(), Vec::new());
         // A member starts after those that it pushes into. Members that are kept push into the new graph.
@@ -95,6 +104,7 @@ impl Change {
             receivers,
             rest,
             revived,
+            ending,
         };
         for member in fresh {
             let mut old = change.first.iter().chain(&change.receivers);
@@ -118,6 +128,11 @@ fn stops_first(new: &GraphMember, old: &GraphMember, clashes: &[[String; 2]]) ->
     }
     let takes_over = new.path == old.path && new.takes_over();
     takes_over || !old.may_overlap() && follows(new, old) || clash(new, old, clashes)
+}
+
+/// Whether `new` has the name of `old`, and can't start beside it.
+fn replaces_alone(new: &GraphMember, old: &GraphMember) -> bool {
+    new.path == old.path && (new.takes_over() || !old.may_overlap())
 }
 
 /// Whether both can't listen at the same time.

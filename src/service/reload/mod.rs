@@ -15,7 +15,8 @@
 //!
 //! `change` sorts the members by these steps. `fixed` refuses what can't change.
 //!
-//! A failure from step 3 on is followed by the same steps back to the old plan: stopped members are built again.
+//! A failure from step 3 on is followed by the same steps back to the old plan: stopped members are built again. Members
+//! that have not stopped yet run on, or stop before step 2 if their successors can't start beside them.
 
 mod change;
 mod edges;
@@ -175,11 +176,26 @@ impl Running {
             ..Changes::between(&running, &graph)
         };
         let change = Change::of(graph, (&self.members, edges), &self.leaving, clashes);
+        self.end_leaving(&change).await;
         self.start_early(&change).await?;
         self.hand_over(&change).await?;
         self.commit(&change);
         self.change_receivers(change).await?;
         Ok(changes)
+    }
+
+    /// Stops members that the failed plan has removed or replaced, and that the old one builds again, where both can't run
+    /// at the same time.
+    async fn end_leaving(&mut self, change: &Change) {
+        let ending = &change.ending;
+        ending
+            .iter()
+            .for_each(|member| member.set_downstreams(DownstreamState::Leaving));
+        self.name_heirs(ending, &change.graph.members);
+        stop_in_pause(ending).await;
+        self.leaving.retain(|member| !has(ending, member));
+        self.stopped.extend(ending.iter().cloned());
+        self.succeed(ending);
     }
 
     /// Step 2.

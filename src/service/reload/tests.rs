@@ -2,7 +2,7 @@
 
 //! Reloads that are refused, and the names that queries know after a reload.
 
-use std::net::{SocketAddr, TcpListener};
+use std::net::{SocketAddr, TcpListener, TcpStream};
 
 use tidegate_engine::{Attributes, Data, Value, clock};
 use tidegate_promql::{Instant as Answer, NAME, Query};
@@ -179,4 +179,33 @@ service:
     fails(&mut running, &from, &to, taken).await;
     assert_eq!(counted(), (ITEMS as u64, 0));
     running.stop(Duration::ZERO).await;
+}
+
+/// The failed plan has removed a page, and changed the extension that the page names. The page still listens then.
+#[tokio::test]
+async fn a_failed_reload_brings_back_a_page_that_it_removes() {
+    let (_listener, taken) = taken();
+    let (listener, page) = self::taken();
+    drop(listener);
+    let of = |token: &str, receiver: &str, exporters: &str| {
+        loaded(&format!(
+            "yaml:
+extensions: {{bearertokenauth: {{token: {token}}}}}
+receivers: {{otlp: {{protocols: {{http: {{endpoint: \"{receiver}\"}}}}}}}}
+exporters:
+  nop: {{}}
+  prometheus: {{endpoint: \"{page}\", auth: {{authenticator: bearertokenauth}}}}
+service:
+  extensions: [bearertokenauth]
+  pipelines: {{metrics: {{receivers: [otlp], exporters: [{exporters}]}}}}"
+        ))
+    };
+    let from = of("a", "127.0.0.1:0", "nop, prometheus");
+    let to = of("b", &taken.to_string(), "nop");
+    let mut running = run(&from).await;
+    let paths = running.paths();
+    fails(&mut running, &from, &to, taken).await;
+    assert_eq!(running.paths(), paths);
+    assert!(TcpStream::connect(page).is_ok(), "the page listens");
+    running.stop(DRAIN).await;
 }
