@@ -123,7 +123,7 @@ impl Attempt for FileWriter {
         let Some(log) = self.log.get().cloned() else {
             return Outcome::permanent("the file is not open");
         };
-        let written = tokio::task::spawn_blocking(move || {
+        let written = tokio::task::spawn_blocking(move || -> Result<usize, Outcome> {
             let encoded = encode::encode(&config, &export).map_err(|why| Outcome::Permanent { why })?;
             let _held = permit.finish();
             log.lock()
