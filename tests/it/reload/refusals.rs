@@ -77,6 +77,9 @@ fn a_configuration_that_can_not_start_changes_nothing() {
     sink.wait_until("all arrived", |sink| all_arrived(sink, sender.sent));
     let lines = live.applies(&of(BASE));
     assert!(lines.is_empty(), "{lines:?}");
+    wait_until(SOON, "the log says that it is the same", || {
+        live.gateway.stderr().find("nothing has changed").is_some()
+    });
     live.gateway.stop();
 }
 
