@@ -78,20 +78,25 @@ impl Reloader<'_> {
         };
         telemetry.set_graph(running.metrics().clone());
         let mut removed = Vec::new();
-        if let Ok(changes) = &applied {
+        if let Ok((changes, _)) = &applied {
             telemetry.begin_gauges(&changes.added);
             removed.clone_from(&changes.removed);
         }
         let at = SystemTime::now();
         record(applied.is_ok(), at);
         let result = match applied {
-            Ok(changes) => {
+            Ok((changes, is_same)) => {
                 let changed = lines(&changes);
-                tracing::info!(cause, changed = changed.join(", "), "the new configuration runs");
+                if is_same {
+                    tracing::info!(cause, "nothing has changed");
+                } else {
+                    tracing::info!(cause, changed = changed.join(", "), "the new configuration runs");
+                }
                 ReloadResult {
                     at,
                     cause,
                     changed,
+                    is_same,
                     error: None,
                 }
             }
@@ -104,6 +109,7 @@ impl Reloader<'_> {
                     at,
                     cause,
                     changed: Vec::new(),
+                    is_same: false,
                     error: Some(error),
                 }
             }
@@ -134,12 +140,13 @@ impl Reloader<'_> {
         finished.await;
     }
 
+    /// Applies the difference. The result says too whether there is none.
     async fn apply(
         &mut self,
         mut loaded: Loaded,
         clashes: &[[String; 2]],
         running: &mut Running,
-    ) -> Result<Changes, String> {
+    ) -> Result<(Changes, bool), String> {
         let applied = running.reload(&self.loaded.plan, &loaded.plan, clashes).await;
         let mut changes = applied.map_err(|error| match error {
             ReloadError::Build(errors) => loaded.build_failed_text(errors),
@@ -149,10 +156,13 @@ impl Reloader<'_> {
         loaded.log_warnings();
         let config = std::mem::take(&mut loaded.shown);
         let overview = &self.shared.overview;
-        let built = overview.get().map_or_else(SystemTime::now, |last| last.built);
+        let last = overview.get();
+        // Components change for other reasons too: a changed secret is masked, and a file of rules has another text.
+        let is_same = lines(&changes).is_empty() && last.as_ref().is_some_and(|last| last.config == config);
+        let built = last.map_or_else(SystemTime::now, |last| last.built);
         overview.set(loaded.plan.overview(config, running.metrics().clone(), built));
         *self.loaded = loaded;
-        Ok(changes)
+        Ok((changes, is_same))
     }
 }
 

@@ -117,7 +117,7 @@ fn commands_ask_what_a_gateway_holds() {
     let explained = scene.text(&["explain", "queue{model=\"m\"}"]);
     for part in [
         "value     7",
-        "made by   processors::aggregate@metrics, rule 1",
+        "made by   processors::aggregate@metrics, rules[0]",
         "1 of 1 source reporting",
     ] {
         assert!(explained.contains(part), "{part} not in {explained}");

@@ -18,11 +18,11 @@ const EXPECTED: [(&str, &str); 5] = [
     ),
     (
         "processors::aggregate@metrics",
-        "rule 1 has matched nothing since the start: no metric `quue` with the selected attributes arrived",
+        "rules[0] has matched nothing since the start: no metric `quue` with the selected attributes arrived",
     ),
     (
         "processors::aggregate@metrics",
-        "rule 2: no series has the attribute `pdo` of `without`",
+        "rules[1]: no series has the attribute `pdo` of `without`",
     ),
     ("receivers::nixl", "later does not exist; it is looked for again"),
 ];

@@ -137,9 +137,22 @@ pub fn wrong_type<T: Decode>(node: &Node, cx: &mut Problems) -> Option<T> {
     } else {
         node.describe()
     };
+    let help = as_list(node).filter(|_| expected.name == "list of strings");
     let expected = expected.with_article();
-    cx.at(node).error(format!("expected {expected}, found {found}"));
+    cx.at(node)
+        .maybe_help(help)
+        .error(format!("expected {expected}, found {found}"));
     None
+}
+
+/// How to write a string as a list. `None`: it is no short string, or needs quotes.
+fn as_list(node: &Node) -> Option<String> {
+    const LONGEST: usize = 60;
+    let scalar = node.scalar().filter(|scalar| scalar.kind == ScalarKind::Str)?;
+    let text = &scalar.text;
+    let is_plain = |character: char| character.is_ascii_alphanumeric() || "_./-".contains(character);
+    let is_shown = !text.is_empty() && text.len() <= LONGEST && !node.hides_value();
+    (is_shown && text.chars().all(is_plain)).then(|| format!("write `[{text}]`"))
 }
 
 impl Decode for bool {

@@ -161,7 +161,8 @@ impl<'a> Loader<'a> {
             lay(&mut root, node);
         }
         if root.is_none() && problems.error_count() == before {
-            let message = "empty configuration";
+            let names: Vec<String> = self.inputs.iter().map(Input::name).collect();
+            let message = format!("empty configuration: no section in {}", names.join(", "));
             problems.at_span(None, "").error(message);
         }
         for argument in &self.sets {
@@ -197,16 +198,27 @@ fn process_env(name: &str) -> Option<String> {
 }
 
 impl Input {
+    /// Its name for messages.
+    fn name(&self) -> String {
+        match self {
+            Self::File(path) => path.display().to_string(),
+            Self::Text { name, .. } => name.clone(),
+            Self::Variable(name) => format!("env:{name}"),
+            Self::Failed(why) => why.clone(),
+        }
+    }
+
     fn read(&self, env: &Env<'_>, problems: &mut Problems) -> Option<Node> {
-        let (name, text) = match self {
-            Input::Text { name, text } => (name.clone(), text.clone()),
-            Input::File(path) => (path.display().to_string(), read_config(path, problems)?),
+        let name = self.name();
+        let text = match self {
+            Input::Text { text, .. } => text.clone(),
+            Input::File(path) => read_config(path, problems)?,
             Input::Failed(why) => {
                 problems.at_span(None, "").error(why);
                 return None;
             }
             Input::Variable(name) => match env(name) {
-                Some(text) => (format!("env:{name}"), text),
+                Some(text) => text,
                 None => {
                     let message = format!("--config env:{name}: the variable is not set");
                     problems.at_span(None, "").error(message);

@@ -298,7 +298,7 @@ impl Node {
         self.path = path;
     }
 
-    fn hides_value(&self) -> bool {
+    pub(super) fn hides_value(&self) -> bool {
         self.is_substituted() || secret::is_secret_path(&self.path) || self.has_credentials()
     }
 

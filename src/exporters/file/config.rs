@@ -28,7 +28,8 @@ crate::options! {
         /// Whether the exporter follows every symbolic link. Otherwise it follows only links of root or of the
         /// gateway's user.
         pub follow_links: bool = false,
-        /// Whether the exporter appends to an existing file. Otherwise it truncates the file at every start.
+        /// Whether the exporter appends to the file of an earlier run. Otherwise its first write truncates that file. After
+        /// a reload it always appends.
         pub append: bool = false,
         /// `json`: one line of OTLP/JSON for each request. `proto`: framed OTLP. `csv`: raw events of metrics
         /// pipelines.

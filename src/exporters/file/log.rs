@@ -2,18 +2,20 @@
 
 //! The file: it is appended in whole pieces, rotated, and never left with a torn line.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File, Metadata, OpenOptions, TryLockError};
 use std::io::{self, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant, SystemTime};
 
 use rustix::fs::OFlags;
 use rustix::io::Errno;
 
-use super::config::{FileExporterConfig, Rotation};
+use super::config::{Compression, FileExporterConfig, FileFormat, Rotation};
 
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
+
 /// The target of writes: a file, or in tests one that becomes full.
 pub(super) trait Disk: Send {
     /// Appends all of it, or fails having appended some.
@@ -86,6 +88,44 @@ fn is_ours(path: &Path) -> io::Result<bool> {
     Ok(link.is_symlink() && [0, user].contains(&link.uid()))
 }
 
+/// Takes the lock of a file. Two processes that write one file would cut and rename what the other writes.
+pub(super) fn lock(file: &File) -> io::Result<()> {
+    match file.try_lock() {
+        Err(TryLockError::WouldBlock) => {
+            let why = "another process writes this file: choose another path, or stop that process";
+            Err(io::Error::other(why))
+        }
+        // Some file systems have no locks.
+        Ok(()) | Err(TryLockError::Error(_)) => Ok(()),
+    }
+}
+
+/// The device and the number of a file, which a new name does not change.
+pub(super) type FileId = (u64, u64);
+
+pub(super) fn id_of(about: &Metadata) -> FileId {
+    (about.dev(), about.ino())
+}
+
+/// How the requests of a file are written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Form {
+    format: FileFormat,
+    compression: Compression,
+}
+
+impl Form {
+    pub(super) fn of(config: &FileExporterConfig) -> Self {
+        Self {
+            format: config.format,
+            compression: config.compression,
+        }
+    }
+}
+
+/// The form of what this process has written to a file. Empty: it has written nothing.
+pub(super) type Written = Arc<OnceLock<Form>>;
+
 /// An open file.
 pub(super) struct Log {
     path: PathBuf,
@@ -93,6 +133,12 @@ pub(super) struct Log {
     header: &'static str,
     rotation: Option<Rotation>,
     disk: Box<dyn Disk>,
+    /// `None`: a pipe or a device.
+    id: Option<FileId>,
+    form: Form,
+    written: Written,
+    /// Whether the first write removes what an earlier process wrote.
+    truncates: bool,
     /// Bytes on disk, all of whole pieces.
     length: u64,
     /// Whether a failed write left bytes after `length`.
@@ -101,18 +147,6 @@ pub(super) struct Log {
 }
 
 impl Log {
-    pub(super) fn open(config: &FileExporterConfig, header: &'static str) -> io::Result<Self> {
-        let opening = Opening::of(config);
-        let file = opening.open(&config.path)?;
-        if !config.append && file.metadata()?.is_file() {
-            file.set_len(0)?;
-        }
-        let length = file.metadata()?.len();
-        let mut log = Self::new(config, header, Box::new(file), length);
-        log.begin()?;
-        Ok(log)
-    }
-
     pub(super) fn new(
         config: &FileExporterConfig,
         header: &'static str,
@@ -125,14 +159,59 @@ impl Log {
             opening: Opening::of(config),
             rotation: config.rotation.clone(),
             disk,
+            id: None,
+            form: Form::of(config),
+            written: Written::default(),
+            truncates: false,
             length,
             torn: false,
             begun: Instant::now(),
         }
     }
 
-    /// The header of a file that is empty.
+    /// A regular file, which the caller has locked.
+    pub(super) fn of_file(
+        config: &FileExporterConfig,
+        header: &'static str,
+        file: File,
+        about: &Metadata,
+        written: Written,
+    ) -> Self {
+        let mut log = Self::new(config, header, Box::new(file), about.len());
+        log.id = Some(id_of(about));
+        log.truncates = !config.append && written.get().is_none();
+        log.written = written;
+        log
+    }
+
+    /// Whether it is this file.
+    pub(super) fn is(&self, id: FileId) -> bool {
+        self.id == Some(id)
+    }
+
+    /// Applies the options of another exporter, which goes on with the file.
+    pub(super) fn go_on(&mut self, config: &FileExporterConfig, header: &'static str, written: Written) {
+        self.path.clone_from(&config.path);
+        self.opening = Opening::of(config);
+        self.header = header;
+        self.rotation.clone_from(&config.rotation);
+        self.form = Form::of(config);
+        self.truncates = !config.append && written.get().is_none();
+        self.written = written;
+    }
+
+    /// Removes what an earlier process wrote, and writes the header of an empty file.
     fn begin(&mut self) -> io::Result<()> {
+        if self.truncates {
+            self.disk.cut(0)?;
+            if self.length > 0 {
+                let path = self.path.display();
+                tracing::info!(%path, bytes = self.length, "removed the content of an earlier run");
+            }
+            (self.length, self.truncates) = (0, false);
+        }
+        // The first form stays: other forms are refused while the file has content.
+        let _ = self.written.set(self.form);
         match self.length {
             0 => self.append(self.header.as_bytes()),
             _ => Ok(()),
@@ -141,6 +220,7 @@ impl Log {
 
     /// Writes a piece completely or not at all. A partial write is cut off again.
     pub(super) fn write(&mut self, piece: &[u8]) -> io::Result<()> {
+        self.begin()?;
         if self.is_full(piece.len() as u64) {
             self.rotate()?;
         }
@@ -183,6 +263,8 @@ impl Log {
             .replace(':', "-");
         fs::rename(&self.path, self.path.with_file_name(format!("{stem}-{now}{end}")))?;
         let file = self.opening.open(&self.path)?;
+        lock(&file)?;
+        self.id = Some(id_of(&file.metadata()?));
         (self.disk, self.length, self.begun) = (Box::new(file), 0, Instant::now());
         self.begin()?;
         self.remove_oldest()
@@ -227,6 +309,7 @@ impl Log {
 
 #[cfg(test)]
 mod tests {
+    use super::super::files::Files;
     use super::*;
     use crate::component::testing::options;
 
@@ -235,7 +318,9 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("out.txt");
         let yaml = format!("{{path: {}, rotation: {{max_days: 2}}}}", path.display());
-        let mut log = Log::open(&options::<FileExporterConfig>(&yaml).unwrap(), "").unwrap();
+        let config = options::<FileExporterConfig>(&yaml).unwrap();
+        let log = Files::default().open(&config, "").unwrap();
+        let mut log = log.lock();
         log.write(b"x").unwrap();
         for (days, files) in [(1, 1), (2, 2)] {
             log.begun = Instant::now().checked_sub(DAY * days).unwrap();

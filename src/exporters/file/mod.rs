@@ -5,12 +5,16 @@
 //!
 //! The destination has the queue, the joining for `flush_interval` and the retries. So a full disk is an outage
 //! like any other: counted, retried, and never a torn line. Data that is not written yet counts as held.
+//!
+//! A start only opens and locks the file. The first write of the process truncates it, so that a start or a reload that
+//! fails changes nothing. A reload goes on with the open file.
 
 pub mod config;
 mod encode;
+mod files;
 mod log;
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use async_trait::async_trait;
 use parking_lot::Mutex;
@@ -20,14 +24,27 @@ use crate::component::{ConfigType, ErrorDoc, ExporterFactory, Factory, Reason, S
 use crate::delivery::errors::DELIVERY_ERRORS;
 use crate::delivery::{Attempt, Destination, EncodingPermit, ExportRequest, Loss, Outcome};
 use config::{FileExporterConfig, FileFormat};
+use files::Files;
 use log::Log;
 
 /// The errors of `file`.
-const ERRORS: &[ErrorDoc] = &[ErrorDoc::logged(
-    "The file can't be opened. The gateway does not start.",
-    "can't write",
-    "Check the directory, its permissions and its free space.",
-)];
+const ERRORS: &[ErrorDoc] = &[
+    ErrorDoc::logged(
+        "The file can't be opened. The gateway does not start.",
+        "can't write",
+        "Check the directory, its permissions and its free space.",
+    ),
+    ErrorDoc::logged(
+        "Another gateway has the file open. The gateway does not start.",
+        "another process writes this file",
+        "Choose another `path`, or stop the other gateway.",
+    ),
+    ErrorDoc::logged(
+        "A reload changes `format` or `compression` of a file with content of this run. The old configuration runs on.",
+        "this run has written it in another format or compression",
+        "Choose another `path`, or move the file.",
+    ),
+];
 
 /// The factory of `file`.
 pub static FACTORY: ExporterFactory = Factory {
@@ -51,30 +68,21 @@ pub static FACTORY: ExporterFactory = Factory {
         }
         let delivery = config.delivery();
         let writer = FileWriter {
+            files: cx.base.shared.parts.get(Files::default),
             shared: cx.base.shared.clone(),
             config,
-            file: Arc::default(),
+            log: OnceLock::new(),
         };
         Ok(Arc::new(Destination::new(cx, &delivery, writer)))
     },
 };
 
 struct FileWriter {
+    files: Arc<Files>,
     shared: Arc<Shared>,
     config: Arc<FileExporterConfig>,
-    file: Arc<Mutex<Option<Log>>>,
-}
-
-impl FileWriter {
-    /// Runs blocking work on the open file.
-    async fn with<T: Send + 'static>(
-        &self,
-        work: impl FnOnce(&mut Option<Log>) -> T + Send + 'static,
-    ) -> Result<T, String> {
-        let file = self.file.clone();
-        let done = tokio::task::spawn_blocking(move || work(&mut file.lock()));
-        done.await.map_err(|error| error.to_string())
-    }
+    /// The open file. It stays open after the stop, because a successor goes on with it.
+    log: OnceLock<Arc<Mutex<Log>>>,
 }
 
 #[async_trait]
@@ -91,10 +99,12 @@ impl Attempt for FileWriter {
             ""
         };
         let path = config.path.display().to_string();
-        let opened = self
-            .with(move |file| Log::open(&config, header).map(|log| *file = Some(log)))
-            .await?;
-        opened.map_err(|error| format!("can't write {path}: {error}"))?;
+        let files = self.files.clone();
+        let opened = tokio::task::spawn_blocking(move || files.open(&config, header)).await;
+        let opened = opened.map_err(|error| error.to_string())?;
+        let log = opened.map_err(|error| format!("can't write {path}: {error}"))?;
+        // An exporter starts once.
+        let _ = self.log.set(log);
         tracing::info!(%path, "writing the file");
         Ok(())
     }
@@ -110,13 +120,14 @@ impl Attempt for FileWriter {
             Err(why) => return Outcome::retry(why),
         };
         let permit = EncodingPermit::reserve(&self.shared, bytes).await;
-        let written = self.with(move |file| {
+        let Some(log) = self.log.get().cloned() else {
+            return Outcome::permanent("the file is not open");
+        };
+        let written = tokio::task::spawn_blocking(move || -> Result<usize, Outcome> {
             let encoded = encode::encode(&config, &export).map_err(|why| Outcome::Permanent { why })?;
             let _held = permit.finish();
-            let Some(log) = file else {
-                return Err(Outcome::permanent("the file is not open"));
-            };
-            log.write(&encoded.bytes)
+            log.lock()
+                .write(&encoded.bytes)
                 .map_err(|error| Outcome::retry(error.to_string()))?;
             Ok(encoded.unsupported)
         });
@@ -128,7 +139,7 @@ impl Attempt for FileWriter {
                 why: "only events and numbers have a form in CSV".to_owned(),
             }),
             Ok(Err(outcome)) => outcome,
-            Err(why) => Outcome::retry(why),
+            Err(error) => Outcome::retry(error.to_string()),
         }
     }
 }

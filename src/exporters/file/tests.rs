@@ -11,6 +11,7 @@ use tidegate_engine::{EventKind, Events, Instrument, Lease, Schema, Source, Sour
 
 use super::config::FileExporterConfig;
 use super::encode::{CSV_HEADER, encode};
+use super::files::Files;
 use super::log::{Disk, Log};
 use crate::batch::{Batch, Signal, json, wire};
 use crate::component::testing::{options, settings};
@@ -23,6 +24,11 @@ fn config(directory: &Path, options: &str) -> Arc<FileExporterConfig> {
         path.display()
     ))
     .get()
+}
+
+/// Opens the file as the first exporter of a process does.
+fn open(config: &FileExporterConfig, header: &'static str) -> io::Result<Arc<Mutex<Log>>> {
+    Files::default().open(config, header)
 }
 
 fn logs() -> ExportRequest {
@@ -62,8 +68,9 @@ fn events() -> ExportRequest {
 fn events_become_the_lines_of_nixls_sample_plugin() {
     let directory = tempfile::tempdir().unwrap();
     let config = config(directory.path(), ", format: csv");
-    let mut log = Log::open(&config, CSV_HEADER).unwrap();
-    log.write(&encode(&config, &events()).unwrap().bytes).unwrap();
+    let log = open(&config, CSV_HEADER).unwrap();
+    let lines = encode(&config, &events()).unwrap().bytes;
+    log.lock().write(&lines).unwrap();
     let expected = "timestamp_us,category,event_name,value\n\
         1700000000000001,TRANSFER,agent_tx_bytes,4096\n1700000000000002,CUSTOM,\"odd,name\",7\n";
     assert_eq!(std::fs::read_to_string(&config.path).unwrap(), expected);
@@ -101,9 +108,9 @@ fn requests_are_lines_of_json_or_frames() {
 fn files_are_rotated_by_size_and_the_oldest_go() {
     let directory = tempfile::tempdir().unwrap();
     let config = config(directory.path(), ", rotation: {max_megabytes: 1, max_backups: 2}");
-    let mut log = Log::open(&config, "head\n").unwrap();
+    let log = open(&config, "head\n").unwrap();
     for _ in 0..5 {
-        log.write(&vec![b'x'; 700 << 10]).unwrap();
+        log.lock().write(&vec![b'x'; 700 << 10]).unwrap();
     }
     let mut files: Vec<_> = std::fs::read_dir(directory.path())
         .unwrap()
@@ -132,9 +139,95 @@ fn an_existing_file_is_replaced_or_continued() {
     let directory = tempfile::tempdir().unwrap();
     for (options, expected) in [("", "h\nx\n"), (", append: true", "h\nx\nx\n")] {
         let config = config(directory.path(), options);
-        Log::open(&config, "h\n").unwrap().write(b"x\n").unwrap();
+        open(&config, "h\n").unwrap().lock().write(b"x\n").unwrap();
         assert_eq!(std::fs::read_to_string(&config.path).unwrap(), expected);
     }
+}
+
+#[test]
+fn a_file_is_truncated_by_the_first_write_of_a_process_and_not_by_its_start() {
+    let directory = tempfile::tempdir().unwrap();
+    let config = config(directory.path(), "");
+    std::fs::write(&config.path, "before\n").unwrap();
+    let read = || std::fs::read_to_string(&config.path).unwrap();
+    // A start that fails.
+    drop(open(&config, "h\n").unwrap());
+    assert_eq!(read(), "before\n");
+    let files = Files::default();
+    let first = files.open(&config, "h\n").unwrap();
+    // A reload before the first write.
+    let second = files.open(&config, "h\n").unwrap();
+    drop(first);
+    assert_eq!(read(), "before\n");
+    second.lock().write(b"1\n").unwrap();
+    assert_eq!(read(), "h\n1\n");
+}
+
+#[test]
+fn successors_go_on_with_a_file_until_the_process_ends() {
+    let directory = tempfile::tempdir().unwrap();
+    let config = config(directory.path(), "");
+    let files = Files::default();
+    let first = files.open(&config, "h\n").unwrap();
+    first.lock().write(b"1\n").unwrap();
+    let second = files.open(&config, "h\n").unwrap();
+    second.lock().write(b"2\n").unwrap();
+    // Members that a failed reload builds again.
+    let third = files.open(&config, "h\n").unwrap();
+    drop((first, second));
+    third.lock().write(b"3\n").unwrap();
+    // A reload led the data elsewhere, and a later one leads it back.
+    drop(third);
+    let last = files.open(&config, "h\n").unwrap();
+    last.lock().write(b"4\n").unwrap();
+    assert_eq!(std::fs::read_to_string(&config.path).unwrap(), "h\n1\n2\n3\n4\n");
+    // Another process.
+    drop((last, files));
+    open(&config, "h\n").unwrap().lock().write(b"5\n").unwrap();
+    assert_eq!(std::fs::read_to_string(&config.path).unwrap(), "h\n5\n");
+}
+
+#[test]
+fn a_second_process_is_refused_while_the_first_one_has_the_file() {
+    let directory = tempfile::tempdir().unwrap();
+    let rotated = config(directory.path(), ", rotation: {max_megabytes: 1}");
+    let first = open(&rotated, "").unwrap();
+    let refused = || open(&rotated, "").err().unwrap().to_string();
+    assert!(
+        refused().starts_with("another process writes this file: "),
+        "{}",
+        refused()
+    );
+    for _ in 0..2 {
+        first.lock().write(&vec![b'x'; 700 << 10]).unwrap();
+    }
+    assert_eq!(std::fs::metadata(&rotated.path).unwrap().len(), 700 << 10);
+    assert!(refused().starts_with("another process writes this file: "));
+    drop(first);
+    open(&rotated, "").unwrap();
+}
+
+#[test]
+fn a_successor_writes_the_same_form_or_a_new_file() {
+    let directory = tempfile::tempdir().unwrap();
+    let (json, proto) = (config(directory.path(), ""), ", format: proto, compression: zstd");
+    let proto = config(directory.path(), proto);
+    let files = Files::default();
+    let first = files.open(&json, "").unwrap();
+    // Nothing is written yet.
+    let second = files.open(&proto, "").unwrap();
+    drop(first);
+    let frame = encode(&proto, &logs()).unwrap().bytes;
+    second.lock().write(&frame).unwrap();
+    let refused = files.open(&json, "").err().unwrap().to_string();
+    assert!(refused.contains("another format or compression"), "{refused}");
+    // Frames of a successor follow those of its predecessor.
+    let third = files.open(&proto, "").unwrap();
+    third.lock().write(&frame).unwrap();
+    assert_eq!(std::fs::read(&proto.path).unwrap(), [&*frame, &*frame].concat());
+    std::fs::rename(&proto.path, directory.path().join("moved")).unwrap();
+    files.open(&json, "").unwrap().lock().write(b"line\n").unwrap();
+    assert_eq!(std::fs::read_to_string(&json.path).unwrap(), "line\n");
 }
 
 /// A disk with room for `room` bytes. A longer write fails after the part that fits.
@@ -190,26 +283,26 @@ fn files_are_for_their_owner_and_no_link_of_another_user_is_followed() {
     let directory = tempfile::tempdir().unwrap();
     let plain = config(directory.path(), "");
     let mode = || std::fs::metadata(&plain.path).unwrap().permissions().mode() & 0o777;
-    Log::open(&plain, "").unwrap().write(b"x").unwrap();
+    open(&plain, "").unwrap().lock().write(b"x").unwrap();
     assert_eq!(mode(), 0o600);
     std::fs::remove_file(&plain.path).unwrap();
-    Log::open(&config(directory.path(), ", mode: \"0640\""), "").unwrap();
+    open(&config(directory.path(), ", mode: \"0640\""), "").unwrap();
     assert_eq!(mode(), 0o640);
 
     // Our own link is followed; it may lead to a file that is not there yet.
     std::fs::remove_file(&plain.path).unwrap();
     let target = directory.path().join("target");
     symlink(&target, &plain.path).unwrap();
-    Log::open(&plain, "").unwrap().write(b"mine").unwrap();
+    open(&plain, "").unwrap().lock().write(b"mine").unwrap();
     assert_eq!(std::fs::read(&target).unwrap(), b"mine");
     assert_eq!(std::fs::metadata(&target).unwrap().mode() & 0o777, 0o600);
 
     // A link of another user is followed only with `follow_links`. Only root can create one.
     if lchown(&plain.path, Some(12_345), None).is_ok() {
-        let refused = Log::open(&plain, "").err().unwrap().to_string();
+        let refused = open(&plain, "").err().unwrap().to_string();
         assert!(refused.contains("follow_links"), "{refused}");
         assert_eq!(std::fs::read(&target).unwrap(), b"mine");
-        Log::open(&config(directory.path(), ", follow_links: true"), "").unwrap();
+        open(&config(directory.path(), ", follow_links: true"), "").unwrap();
     }
 }
 
@@ -221,12 +314,12 @@ fn opening_a_named_pipe_without_a_reader_fails_at_once() {
     let config = config(directory.path(), "");
     let mode = Mode::RUSR | Mode::WUSR;
     mknodat(CWD, &config.path, FileType::Fifo, mode, 0).unwrap();
-    let refused = Log::open(&config, "").err().unwrap().to_string();
+    let refused = open(&config, "").err().unwrap().to_string();
     assert!(refused.contains("no process reads"), "{refused}");
 
     let reading = rustix::fs::open(&config.path, OFlags::RDONLY | OFlags::NONBLOCK, Mode::empty());
     let mut reader = std::fs::File::from(reading.unwrap());
-    Log::open(&config, "").unwrap().write(b"line\n").unwrap();
+    open(&config, "").unwrap().lock().write(b"line\n").unwrap();
     let mut text = [0; 5];
     std::io::Read::read_exact(&mut reader, &mut text).unwrap();
     assert_eq!(&text, b"line\n");

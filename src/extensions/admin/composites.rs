@@ -65,14 +65,14 @@ pub(super) async fn page(
     } else {
         one(request, &named, queues, stopping).await
     };
-    Some(answered.unwrap_or_else(|why| pages::json(StatusCode::BAD_REQUEST, &json!({"error": why}))))
+    Some(answered.unwrap_or_else(|why| pages::error(StatusCode::BAD_REQUEST, "bad_data", &why)))
 }
 
 pub(super) fn not_found(error: String, near: Option<&str>) -> Answer {
-    let body = match near {
-        Some(near) => json!({"error": error, "did_you_mean": near}),
-        None => json!({"error": error}),
-    };
+    let mut body = json!({"status": "error", "errorType": "not_found", "error": error});
+    if let Some(near) = near {
+        body["did_you_mean"] = json!(near);
+    }
     pages::json(StatusCode::NOT_FOUND, &body)
 }
 

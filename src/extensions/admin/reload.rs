@@ -21,9 +21,17 @@ pub(super) async fn page(shared: &Shared, is_authenticated: bool) -> Answer {
     }
     match shared.reloads.ask("POST /-/reload").await {
         Ok(ReloadResult {
-            error: None, changed, ..
+            error: None,
+            changed,
+            is_same,
+            ..
         }) => {
-            let mut text = "the new configuration runs\n".to_owned();
+            let outcome = if is_same {
+                "nothing has changed\n"
+            } else {
+                "the new configuration runs\n"
+            };
+            let mut text = outcome.to_owned();
             changed.iter().for_each(|line| text.extend([line, "\n"]));
             pages::text(StatusCode::OK, "text/plain; charset=utf-8", text)
         }

@@ -235,33 +235,33 @@ impl AggregateConfig {
         Ok(rules)
     }
 
-    /// The names of the rules, in the order of [`Self::rules`]: their numbers in the list of the file, from 1.
+    /// The names of the rules, in the order of [`Self::rules`]: their places in the list of the file, as errors show them.
     pub fn rule_names(&self) -> Vec<Arc<str>> {
         let mut names = Vec::new();
-        for (number, item) in (1..).zip(&self.rules.0) {
+        for (index, item) in self.rules.0.iter().enumerate() {
             match item {
                 RulesItem::Set(RuleSet::Nixl) => {
-                    let name: Arc<str> = format!("rule {number} (built-in set `nixl`)").into();
+                    let name: Arc<str> = format!("rules[{index}] (built-in set `nixl`)").into();
                     names.extend(nixl::rules().iter().map(|_| name.clone()));
                 }
                 RulesItem::Rule(rule) => names.push(match &rule.name {
-                    Some(name) => format!("rule {number} (`{name}`)").into(),
-                    None => format!("rule {number}").into(),
+                    Some(name) => format!("rules[{index}] (`{name}`)").into(),
+                    None => format!("rules[{index}]").into(),
                 }),
             }
         }
         names
     }
 
-    /// The rules that the file has itself: their numbers in its list, from 1, and their indexes in [`Self::rules`]. Rules of
+    /// The rules that the file has itself: their indexes in its list, and their indexes in [`Self::rules`]. Rules of
     /// built-in sets need not match anything.
     pub fn own_rules(&self) -> Vec<(usize, usize)> {
         let (mut own, mut at) = (Vec::new(), 0);
-        for (number, item) in (1..).zip(&self.rules.0) {
+        for (index, item) in self.rules.0.iter().enumerate() {
             match item {
                 RulesItem::Set(RuleSet::Nixl) => at += nixl::rules().len(),
                 RulesItem::Rule(_) => {
-                    own.push((number, at));
+                    own.push((index, at));
                     at += 1;
                 }
             }
@@ -392,13 +392,13 @@ mod tests {
     }
 
     #[test]
-    fn rules_have_their_numbers_in_the_list_of_the_file() {
+    fn rules_have_their_places_in_the_list_of_the_file() {
         let yaml = "{rules: [nixl, {match: {name: a}, name: b}, {match: {name: c}}]}";
         let config = options::<AggregateConfig>(yaml).unwrap();
         let (names, sets) = (config.rule_names(), nixl::rules().len());
         assert_eq!(names.len(), config.rules().unwrap().len());
-        assert_eq!(&*names[0], "rule 1 (built-in set `nixl`)");
-        assert_eq!([&*names[sets], &*names[sets + 1]], ["rule 2 (`b`)", "rule 3"]);
-        assert_eq!(config.own_rules(), [(2, sets), (3, sets + 1)]);
+        assert_eq!(&*names[0], "rules[0] (built-in set `nixl`)");
+        assert_eq!([&*names[sets], &*names[sets + 1]], ["rules[1] (`b`)", "rules[2]"]);
+        assert_eq!(config.own_rules(), [(1, sets), (2, sets + 1)]);
     }
 }

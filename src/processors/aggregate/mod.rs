@@ -285,9 +285,9 @@ impl Consumer for Aggregate {
 
 /// Warnings about rules that have matched nothing.
 fn match_warnings(absorber: &Absorber, own: &[(usize, usize)]) -> Vec<String> {
-    let of_rule = |(number, at): &(usize, usize)| {
+    let of_rule = |(index, at): &(usize, usize)| {
         let rule = absorber.rules.get(*at)?;
-        let name = format!("rule {number}");
+        let name = format!("rules[{index}]");
         Some(
             absorber
                 .table

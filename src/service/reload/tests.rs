@@ -144,6 +144,8 @@ async fn queries_know_only_the_new_names_while_pushes_into_the_old_page_are_unde
     running.finish(DRAIN).await;
     assert!(old.upgrade().is_none(), "nothing leads there");
     running.stop(DRAIN).await;
+}
+
 /// The new exporter has opened the queue on disk when the page fails. The old one opens it again.
 #[tokio::test]
 async fn a_failed_reload_counts_items_of_a_queue_on_disk_once() {

@@ -78,6 +78,111 @@ fn a_configuration_that_can_not_start_changes_nothing() {
     sink.wait_until("all arrived", |sink| all_arrived(sink, sender.sent));
     let lines = live.applies(&of(BASE));
     assert!(lines.is_empty(), "{lines:?}");
+    wait_until(SOON, "the log says that it is the same", || {
+        live.gateway.stderr().find("nothing has changed").is_some()
+    });
+    live.gateway.stop();
+}
+
+/// How often each number is in the lines of a file.
+fn numbers_in(path: &std::path::Path) -> BTreeMap<u64, usize> {
+    let mut counts = BTreeMap::new();
+    let text = fs::read_to_string(path).unwrap_or_default();
+    // The gateway may be writing the last line.
+    let whole = text.rfind('\n').map_or("", |end| &text[..end]);
+    for line in whole.lines() {
+        let request: Value = serde_json::from_str(line).expect("a whole line of JSON");
+        let metrics: Vec<_> =
+            ["resourceMetrics", "scopeMetrics", "metrics"]
+                .iter()
+                .fold(vec![&request], |of, key| {
+                    let lists = of.into_iter().filter_map(|one| one[*key].as_array());
+                    lists.flatten().collect()
+                });
+        for point in metrics
+            .iter()
+            .filter_map(|metric| metric["gauge"]["dataPoints"].as_array())
+            .flatten()
+        {
+            let number = point["asInt"]
+                .as_str()
+                .expect("a number")
+                .parse()
+                .expect("a number");
+            *counts.entry(number).or_default() += 1;
+        }
+    }
+    counts
+}
+
+#[test]
+fn a_file_keeps_its_lines_across_failed_starts_and_all_reloads() {
+    let (ports, sink) = (ports(), OtlpSink::start());
+    let of = |path: &str, options: &str| {
+        let exporter = format!("  file: {{path: \"{path}\", flush_interval: 0s{options}}}\n  debug:");
+        let plain = config(ports, &sink.endpoint(), BASE);
+        plain
+            .replace("  debug:", &exporter)
+            .replace("exporters: [otlphttp]", "exporters: [otlphttp, file]")
+    };
+    let live = Live::start(ports.admin, &of("out.jsonl", ""));
+    let path = live.gateway.path("out.jsonl");
+    let mut sender = Sender::connect(ports.input);
+    let wait_for_file = |sent| {
+        wait_until(SOON, "the file has all numbers", || {
+            numbers_in(&path).len() as u64 == sent
+        });
+    };
+    let mut send = || {
+        sender.send().expect("an answer");
+        wait_for_file(sender.sent);
+    };
+    send();
+    // A second gateway with the same file.
+    let more = format!(
+        "receivers: {{nop: {{}}}}
+exporters: {{file: {{path: \"{}\"}}}}
+service: {{pipelines: {{metrics: {{receivers: [nop], exporters: [file]}}}}}}",
+        path.display()
+    );
+    let (code, said) = Gateway::launch(&more, |_| {}).wait(SOON);
+    assert_eq!(code, Some(1), "{said}");
+    assert!(
+        said.contains("another process writes this file: choose another path"),
+        "{said}"
+    );
+    send();
+    // The exporter is built again, and another component can't start.
+    let taken = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let taken = taken.local_addr().expect("its address").to_string();
+    let changed = of("out.jsonl", ", mode: \"0640\"");
+    let why = live.refuses(&changed.replace(&format!("127.0.0.1:{}", ports.page), &taken));
+    assert!(why.contains(&taken), "{why}");
+    send();
+    let why = live.refuses(&of("out.jsonl", ", format: proto"));
+    assert!(why.contains("another format or compression"), "{why}");
+    send();
+    // An option changes, and then only the pipelines.
+    assert_eq!(live.applies(&changed), ["rebuilt exporters::file"]);
+    send();
+    let logs = "    logs: {receivers: [otlp], exporters: [file]}\n";
+    let lines = live.applies(&(changed.clone() + logs));
+    assert!(lines.contains(&"rebuilt exporters::file".to_owned()), "{lines:?}");
+    // The receiver has got a signal, and closes its connections.
+    let mut sender = sender.reconnected(ports.input);
+    sender.send().expect("an answer");
+    wait_for_file(sender.sent);
+    // Another file, and the first one again.
+    live.applies(&of("other.jsonl", ""));
+    let mut sender = sender.reconnected(ports.input);
+    live.applies(&of("out.jsonl", ""));
+    sender.send().expect("an answer");
+    wait_for_file(sender.sent);
+    let doubled: Vec<_> = numbers_in(&path)
+        .into_iter()
+        .filter(|(_, count)| *count != 1)
+        .collect();
+    assert!(doubled.is_empty(), "numbers that are there twice: {doubled:?}");
     live.gateway.stop();
 }
 

@@ -43,6 +43,11 @@ fn a_post_reloads_for_clients_that_authenticate() {
         "{}",
         answer.text()
     );
+    let answer = post(&token);
+    assert_eq!(
+        (answer.status, answer.text()),
+        (200, "nothing has changed\n".to_owned())
+    );
     fs::write(gateway.path("config.yaml"), "receivers: {otlp: {x: 1}}").expect("a file of the test");
     let answer = post(&token);
     assert_eq!(answer.status, 500);

@@ -154,7 +154,7 @@ impl StreamTracker {
 pub(super) fn check(data: Data, value: &Value) -> Result<(), Rejection> {
     let sound = match (data, value) {
         (_, Value::NoRecordedValue) => true,
-        (_, _) if data.temporality() == Temporality::Unspecified => return Err(Rejection::Unsupported),
+        (_, _) if data.temporality() == Temporality::Unspecified => return Err(Rejection::NoTemporality),
         (Data::Gauge, Value::Int(_) | Value::Double(_)) => true,
         (Data::Sum { monotonic, .. }, Value::Int(_) | Value::Double(_)) => value
             .number()

@@ -33,6 +33,8 @@ pub enum Rejection {
     Limit,
     /// Its time is too far ahead of the gateway's clock.
     Future,
+    /// The sum or histogram is neither delta nor cumulative.
+    NoTemporality,
 }
 
 /// For the sender of the point.
@@ -45,18 +47,23 @@ impl std::fmt::Display for Rejection {
             Self::Unsupported => "the value can't be combined as configured",
             Self::Limit => "there are too many series",
             Self::Future => "its time lies too far ahead of the gateway's clock",
+            Self::NoTemporality => {
+                "it has no temporality: the sender must set `aggregation_temporality` to delta (1) or \
+                 cumulative (2)"
+            }
         })
     }
 }
 
 impl Rejection {
     /// All of them, in the order of their counters.
-    pub const ALL: [Self; 6] = [
+    pub const ALL: [Self; 7] = [
         Self::Late,
         Self::Duplicate,
         Self::Invalid,
         Self::Unsupported,
         Self::Limit,
         Self::Future,
+        Self::NoTemporality,
     ];
 }

@@ -192,6 +192,20 @@ fn values_that_a_counter_can_not_have_are_invalid() {
 }
 
 #[test]
+fn a_sum_without_a_temporality_says_so() {
+    let data = Data::Sum {
+        monotonic: true,
+        temporality: Temporality::Unspecified,
+    };
+    let refused = run(data, &[(1, 2, 3)]).remove(0).unwrap_err();
+    assert_eq!(refused, Rejection::NoTemporality);
+    assert!(
+        refused.to_string().contains("delta (1) or cumulative (2)"),
+        "{refused}"
+    );
+}
+
+#[test]
 fn what_is_kept_of_a_late_point_goes_when_the_stream_goes_on() {
     let mut tracker = StreamTracker::default();
     let sample = |time, value| PointSample {

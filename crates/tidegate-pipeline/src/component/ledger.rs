@@ -115,7 +115,7 @@ impl From<Rejection> for Reason {
         match rejection {
             Rejection::Late | Rejection::Duplicate => Self::Late,
             Rejection::Invalid => Self::Invalid,
-            Rejection::Unsupported => Self::Unsupported,
+            Rejection::Unsupported | Rejection::NoTemporality => Self::Unsupported,
             Rejection::Limit => Self::Limit,
             Rejection::Future => Self::Future,
         }

@@ -24,6 +24,8 @@ pub struct ReloadResult {
     pub cause: &'static str,
     /// The components that were built again, added or removed.
     pub changed: Vec<String>,
+    /// Whether the configuration is the one that ran before.
+    pub is_same: bool,
     /// Why the configuration was refused; `None`: it runs.
     pub error: Option<String>,
 }
@@ -174,6 +176,7 @@ mod tests {
             at: SystemTime::UNIX_EPOCH,
             cause: "SIGHUP",
             changed: Vec::new(),
+            is_same: false,
             error: error.map(str::to_owned),
         }
     }

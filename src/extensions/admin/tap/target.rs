@@ -7,7 +7,7 @@ use crate::component::tap::{ComponentSide, TapSide, TapTarget};
 use crate::config::{Class, nearest};
 use crate::net::pages::Request;
 
-/// The most components that an error lists.
+/// The most components or pipelines that an error lists.
 const MAX_LISTED: usize = 20;
 
 /// Why a request names no component.
@@ -63,6 +63,16 @@ pub(super) fn resolve(overview: &Overview, request: &Request) -> Result<TapTarge
         return Err(unknown(component, id, &all));
     }
     let pipeline = of_path.or(get("pipeline"));
+    if let Some(wanted) = pipeline
+        && overview.pipelines.iter().all(|one| one.id != wanted)
+    {
+        let ids = overview.pipelines.iter().map(|one| one.id.clone());
+        let why = format!(
+            "there is no pipeline `{wanted}`; there are {}",
+            listed(ids.collect())
+        );
+        return Err(NoTarget::Wrong(why));
+    }
     let one = choose(component, &named, side, pipeline).map_err(NoTarget::Wrong)?;
     let usual = match one.class {
         Class::Exporter => TapSide::Input,
@@ -128,17 +138,19 @@ fn running(overview: &Overview) -> Vec<PipelineComponent<'_>> {
 
 fn unknown(component: &str, id: &str, all: &[PipelineComponent<'_>]) -> NoTarget {
     let near = nearest(id, all.iter().map(|one| one.id)).map(str::to_owned);
-    let mut paths: Vec<String> = all.iter().map(PipelineComponent::path).collect();
-    let more = paths.len().saturating_sub(MAX_LISTED);
-    paths.truncate(MAX_LISTED);
-    if more > 0 {
-        paths.push(format!("{more} more"));
-    }
-    let why = format!(
-        "no pipeline has the component `{component}`; there are {}",
-        paths.join(", ")
-    );
+    let paths = listed(all.iter().map(PipelineComponent::path).collect());
+    let why = format!("no pipeline has the component `{component}`; there are {paths}");
     NoTarget::Unknown(why, near)
+}
+
+/// The names for an error, or the first of many.
+fn listed(mut names: Vec<String>) -> String {
+    let more = names.len().saturating_sub(MAX_LISTED);
+    names.truncate(MAX_LISTED);
+    if more > 0 {
+        names.push(format!("{more} more"));
+    }
+    names.join(", ")
 }
 
 /// The one component that has the side and the pipeline. An error says why there is not exactly one.
@@ -250,6 +262,9 @@ mod tests {
         assert!(said.contains("receivers::otlp or exporters::otlp"), "{said}");
         let said = wrong(&[("component", "uds"), ("pipeline", "logs/x")]);
         assert!(said.ends_with(", which is in metrics"), "{said}");
+        let none = "there is no pipeline `foo`; there are metrics, logs/x";
+        assert_eq!(wrong(&[("component", "uds"), ("pipeline", "foo")]), none);
+        assert_eq!(wrong(&[("component", "processors::batch@foo")]), none);
         let said = wrong(&[("component", "uds"), ("direction", "input")]);
         assert!(said.contains("no such side"), "{said}");
         assert!(wrong(&[]).contains("`component` is missing"));

@@ -59,6 +59,10 @@ async fn composites_are_arrays_of_label_sets_and_unknown_names_are_404() {
 
     let (status, missing) = get(&admin, "/api/v1/composites/xfer_time_agv").await;
     assert_eq!((status, &missing["did_you_mean"]), (404, &json!("xfer_time_avg")));
+    assert_eq!(
+        (&missing["status"], &missing["errorType"]),
+        (&json!("error"), &json!("not_found"))
+    );
     assert_eq!(get(&admin, "/api/v1/compositesx").await.0, 404);
     assert_eq!(
         fetch(&admin.server.local(), "DELETE", "/api/v1/composites")
