@@ -203,10 +203,12 @@ fn prometheus_becomes_a_gateway_that_scrapes_and_writes() {
             "endpoint: \"http://alertmanager:9093\"",
         ],
     );
+    assert!(!converted.output.contains("consul"), "{}", converted.output);
     has_all(
         &converted.errors,
         &[
             "scrape_configs[1]::consul_sd_configs: ",
+            "scrape_configs[1]: left out: no discovery of targets",
             "remote_write[0]::queue_config::max_shards: not in tidegate: use `sending_queue`",
         ],
     );

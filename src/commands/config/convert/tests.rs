@@ -381,6 +381,32 @@ fn without_remote_write_there_is_a_page() {
 }
 
 #[test]
+fn a_job_that_loses_all_discovery_is_left_out() {
+    let text = "scrape_configs:
+  - {job_name: first, consul_sd_configs: [{server: a}], nomad_sd_configs: [{server: a}]}
+  - {job_name: second, consul_sd_configs: [{server: a}], static_configs: [{targets: ['b:1']}]}
+  - {job_name: third, consul_sd_configs: [{server: a}], static_configs: []}
+  - {job_name: empty}
+";
+    let (output, report) = converted(text, SourceFormat::Prometheus, &[]);
+    has_all(&output, &["job_name: second", "job_name: empty", "\"b:1\""]);
+    for gone in ["first", "third", "consul"] {
+        assert!(!output.contains(gone), "{gone}: {output}");
+    }
+    let why = "left out: no discovery of targets is left in this job";
+    has_all(
+        &report,
+        &[
+            "in.yaml:2: scrape_configs[0]::consul_sd_configs: ",
+            "in.yaml:3: scrape_configs[1]::consul_sd_configs: ",
+            &format!("in.yaml:2: scrape_configs[0]: {why}\n"),
+            &format!("in.yaml:4: scrape_configs[2]: {why}\n"),
+        ],
+    );
+    assert_eq!(report.matches(why).count(), 2, "{report}");
+}
+
+#[test]
 fn vmagent_has_urls_of_its_command_line_and_variables_of_its_own() {
     let text = "scrape_configs:
   - job_name: a
