@@ -201,6 +201,8 @@ fn prometheus_becomes_a_gateway_that_scrapes_and_writes() {
             "token: s3cr3t-credentials",
             "rules/*.yml",
             "endpoint: \"http://alertmanager:9093\"",
+            "disable_scope_info: true",
+            "without_scope_info: true",
         ],
     );
     assert!(!converted.output.contains("consul"), "{}", converted.output);
