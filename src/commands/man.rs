@@ -176,13 +176,14 @@ mod tests {
             ".TH TIDEGATE 1 ",
             ".SS \"tidegate run\"",
             ".SS \"tidegate config convert\"",
+            ".SS \"tidegate man\"",
             ".B \\-c, \\-\\-config <FILE>",
             ".B \\-\\-feature\\-gates <GATES>",
             ".SH FILES",
         ] {
             assert!(page.contains(part), "{part} is missing in {page}");
         }
-        for hidden in ["plugin\\-host", "tidegate man", "tidegate help"] {
+        for hidden in ["plugin\\-host", "tidegate help"] {
             assert!(!page.contains(hidden), "{hidden} is in {page}");
         }
     }

@@ -93,8 +93,7 @@ enum Command {
     /// The process of a plugin, which the gateway starts
     #[command(hide = true)]
     PluginHost(plugin_host::PluginHostArgs),
-    /// Print the manual page, for packages
-    #[command(hide = true)]
+    /// Print the manual page tidegate(1), with all commands and options
     Man,
     /// Print version and build information
     Version,

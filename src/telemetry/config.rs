@@ -423,17 +423,63 @@ impl Metrics {
                 endpoint.map_err(|error| format!("service::telemetry::metrics::address: {error}"))?;
             return Ok(vec![(endpoint, Listen::default())]);
         }
-        let pull = self
-            .readers
-            .iter()
-            .filter_map(|reader| reader.pull.as_ref()?.exporter.prometheus.as_ref());
-        let page = |listen: &Listen| {
-            let endpoint = Endpoint::Tcp {
-                host: listen.host.clone(),
-                port: listen.port,
-            };
-            (endpoint, listen.clone())
-        };
+        let pull = self.readers.iter().filter_map(MetricReader::listen);
+        let page = |listen: &Listen| (listen.endpoint(), listen.clone());
         Ok(pull.map(page).collect())
+    }
+
+    /// The option with the address of a page, for messages.
+    pub(super) fn option_of(&self, endpoint: &Endpoint) -> String {
+        let metrics = "service::telemetry::metrics";
+        let mut readers = self.readers.iter().map(MetricReader::listen);
+        let is_at = |listen: Option<&Listen>| listen.is_some_and(|listen| listen.endpoint() == *endpoint);
+        match readers.position(is_at) {
+            Some(at) => format!("{metrics}::readers[{at}]::pull::exporter::prometheus::port"),
+            None => format!("{metrics}::address"),
+        }
+    }
+}
+
+impl MetricReader {
+    /// The page of the reader, if it has one.
+    fn listen(&self) -> Option<&Listen> {
+        self.pull.as_ref()?.exporter.prometheus.as_ref()
+    }
+}
+
+impl Listen {
+    fn endpoint(&self) -> Endpoint {
+        Endpoint::Tcp {
+            host: self.host.clone(),
+            port: self.port,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::parse_text;
+
+    #[test]
+    fn messages_name_the_option_that_has_the_address_of_a_page() {
+        let readers = "{readers: [{periodic: {exporter: {otlp_http: {endpoint: 'http://a:1'}}}}, \
+                       {pull: {exporter: {prometheus: {host: 127.0.0.1, port: 9}}}}]}";
+        for (text, expected) in [
+            ("{address: 'localhost:9'}", "address"),
+            ("{}", "address"),
+            (readers, "readers[1]::pull::exporter::prometheus::port"),
+        ] {
+            let mut problems = Problems::default();
+            let node = parse_text("in.yaml", text, &mut problems).unwrap();
+            let metrics = Metrics::decode(&node, &mut problems).unwrap();
+            let pages = metrics.pages().unwrap();
+            let option = metrics.option_of(&pages[0].0);
+            assert_eq!(
+                option,
+                format!("service::telemetry::metrics::{expected}"),
+                "{text}"
+            );
+        }
     }
 }

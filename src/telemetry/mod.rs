@@ -162,7 +162,8 @@ impl Prepared {
             let server = server.map_err(|error| {
                 failed(format!(
                     "can't serve tidegate's own metrics: {error}; \
-                     set service::telemetry::metrics::address, or level: none"
+                     set {}, or level: none",
+                    config.metrics.option_of(&endpoint)
                 ))
             })?;
             telemetry.servers.push(server);

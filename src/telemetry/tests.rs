@@ -107,3 +107,12 @@ fn a_renamed_metric_is_described_alike_under_both_names() {
         assert!(old.help.contains(new.name), "{}", old.name);
     }
 }
+
+#[test]
+fn the_counts_of_failed_items_say_what_a_request_counts() {
+    for items in ["metric_points", "spans", "log_records"] {
+        let described = find(&format!("otelcol_receiver_failed_{items}")).unwrap();
+        let help = described.help;
+        assert!(help.contains("one for each request or message"), "{help}");
+    }
+}

@@ -18,7 +18,7 @@ ROOT = Path(__file__).parents[2]
 OPERATORS = {"|", "||", "&", "&&", ";", "(", ")", ">", ">>", "<", "2>"}
 
 # Commands for other programs, without a place in the reference.
-HIDDEN = ("help", "man", "plugin-host")
+HIDDEN = ("help", "plugin-host")
 
 OPTION = re.compile(r"(?m)^ {2,6}(?:(-\w)(?:, )?)?(?:(--[\w-]+)(\.\.\.)?)?(?: (<[^>]+>|\[<[^>]+>\]))?(?:$|  )")
 

@@ -661,7 +661,10 @@ def test_files_of_other_programs_are_converted(scene: Scene) -> None:
     scene.environment |= {name: "https://example.com" for name in variables}
     scene.ask("tidegate validate --config gateway.yaml")
     scene.ask(prometheus)
-    scene.ask("tidegate validate --config gateway.yaml")
+    scene.ask("tidegate validate --config scraping.yaml")
+    written = (scene.work / "scraping.yaml").read_text()
+    assert "scraping.yaml exists: remove it" in scene.ask(prometheus, code=1).stderr
+    assert (scene.work / "scraping.yaml").read_text() == written
     assert "http://vm:8428/api/v1/write" in scene.ask(vmagent).stdout
 
 

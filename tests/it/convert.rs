@@ -201,12 +201,16 @@ fn prometheus_becomes_a_gateway_that_scrapes_and_writes() {
             "token: s3cr3t-credentials",
             "rules/*.yml",
             "endpoint: \"http://alertmanager:9093\"",
+            "disable_scope_info: true",
+            "without_scope_info: true",
         ],
     );
+    assert!(!converted.output.contains("consul"), "{}", converted.output);
     has_all(
         &converted.errors,
         &[
             "scrape_configs[1]::consul_sd_configs: ",
+            "scrape_configs[1]: left out: no discovery of targets",
             "remote_write[0]::queue_config::max_shards: not in tidegate: use `sending_queue`",
         ],
     );
@@ -242,6 +246,14 @@ fn vmagent_s_file_and_urls_become_a_file_that_is_written() {
     is_valid(&text, &file);
     has_all(&text, &["\"${env:GPU_HOST}:9400\"", url]);
     assert!(!text.contains("drop"), "a rule without its condition: {text}");
+    let refused = convert(&file, &["--output", output]);
+    assert_eq!((refused.code, refused.output.as_str()), (Some(1), ""));
+    let expected = format!("{output} exists: remove it, or choose another name");
+    assert!(refused.errors.contains(&expected), "{}", refused.errors);
+    assert_eq!(fs::read_to_string(output).expect("the output"), text);
+    // A device is no file to lose.
+    let device = convert(&file, &["--remote-write-url", url, "--output", "/dev/null"]);
+    assert_eq!(device.code, Some(0), "{}", device.errors);
     has_all(
         &converted.errors,
         &["stream_parse: unknown key", "]::if: unknown key"],

@@ -335,6 +335,41 @@ fn the_command_says_why_there_is_no_result_and_can_fail_for_it() {
     scene.gateway.stop();
 }
 
+/// The receiver answers in protobuf, the exporter and the page of own metrics in text, and `health_check` in JSON.
+#[test]
+fn commands_say_that_another_port_is_not_the_one_of_admin() {
+    let (input, page) = (free_port(), free_port());
+    let gateway = Gateway::start(&format!(
+        "receivers:
+  otlp: {{protocols: {{http: {{endpoint: \"127.0.0.1:{input}\"}}}}}}
+exporters:
+  prometheus: {{endpoint: \"127.0.0.1:{page}\"}}
+service:
+  pipelines: {{metrics: {{receivers: [otlp], exporters: [prometheus]}}}}
+"
+    ));
+    let health = gateway.health_port();
+    for port in [input, page, health, gateway.telemetry_port()] {
+        let endpoint = format!("127.0.0.1:{port}");
+        for arguments in [
+            &["query", "up"][..],
+            &["top", "--once", "--interval", "100ms"],
+            &["tap", "otlp", "--limit", "1"],
+        ] {
+            // Errors of taps have no type, like those of `health_check`.
+            if port == health && arguments[0] == "tap" {
+                continue;
+            }
+            let (code, out, said) = result(tidegate().args(arguments).args(["--endpoint", &endpoint]));
+            assert_eq!((code, &*out), (Some(1), ""), "{arguments:?} at {port}: {said}");
+            let expected =
+                format!("{endpoint} is not an admin endpoint: give the one of the admin extension\n");
+            assert!(said.ends_with(&expected), "{arguments:?} at {port}: {said}");
+        }
+    }
+    gateway.stop();
+}
+
 /// An operator's range of 5 s needs a sample each second, also with many composites beside some hundred series.
 #[test]
 fn series_are_sampled_each_second_beside_many_composites() {

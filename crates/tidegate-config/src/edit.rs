@@ -2,7 +2,7 @@
 
 //! Changes of trees, for programs that write configurations.
 
-use super::node::{Entry, Node, NodeValue, Path};
+use super::node::{Entry, Node, NodeValue, Path, Scalar, ScalarKind};
 use super::source::Span;
 
 impl Node {
@@ -19,6 +19,16 @@ impl Node {
     /// A string.
     pub fn of_text(text: &str, span: Span) -> Self {
         Self::string(text, span)
+    }
+
+    /// `true` or `false`.
+    pub fn of_bool(value: bool, span: Span) -> Self {
+        let scalar = Scalar {
+            kind: ScalarKind::Bool(value),
+            text: value.to_string(),
+            quoted: false,
+        };
+        Self::new(NodeValue::Scalar(scalar), span)
     }
 
     /// The value, for changes. Call [`Node::renew_paths`] on the root after them.
@@ -106,8 +116,9 @@ mod tests {
         let span = node.span();
         node.set("b", Node::of_text("x", span));
         node.set("d", Node::empty_map(span));
+        node.set("e", Node::of_bool(true, span));
         assert!(node.take("a").is_some() && node.take("a").is_none());
-        assert_eq!(print_yaml(&node), "b: x\nc: 3\nd: {}\n");
+        assert_eq!(print_yaml(&node), "b: x\nc: 3\nd: {}\ne: true\n");
     }
 
     #[test]

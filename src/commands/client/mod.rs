@@ -11,7 +11,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::{Request, StatusCode, Uri};
+use http::header::CONTENT_TYPE;
+use http::{HeaderMap, Request, StatusCode, Uri};
 use http_body_util::Empty;
 use hyper::body::Incoming;
 use hyper_util::client::legacy::Client as Http;
@@ -32,6 +33,12 @@ const MAX_ANSWER: usize = 256 << 20;
 
 /// The help for an answer 401.
 const TOKEN_HINT: &str = "set TIDEGATE_TOKEN_FILE or TIDEGATE_TOKEN to the bearer token, or use `--header`";
+
+/// The begin of the paths that only `admin` has.
+const API: &str = "/api/";
+
+/// The paths whose errors have no type.
+const UNTYPED: [&str; 2] = ["/api/v1/composites", "/api/v1/tap"];
 
 /// How long an answer may take to begin.
 const PATIENCE: Duration = Duration::from_secs(90);
@@ -108,6 +115,8 @@ pub(super) struct Client {
     base: String,
     /// The base without a password, for messages.
     shown: String,
+    /// The endpoint as `HOST:PORT`, an https URL or a socket, for messages.
+    endpoint: String,
     headers: Vec<(String, String)>,
 }
 
@@ -136,6 +145,7 @@ impl Client {
         Ok(Self {
             http: http_client().build(connector),
             shown: without_password(&base),
+            endpoint: short(&place.shown_endpoint()),
             base,
             headers,
         })
@@ -170,8 +180,16 @@ impl Client {
             return Ok(answer.into_body());
         }
         let status = answer.status();
-        let said = read(answer.into_body()).await.unwrap_or_default();
-        let said = why(&said).unwrap_or_else(|| String::from_utf8_lossy(&said).trim().to_owned());
+        let is_text = is_text(answer.headers());
+        let body = read(answer.into_body()).await.unwrap_or_default();
+        if path.starts_with(API) && is_of_others(status) && !is_api_error(path, &body) {
+            return Err(self.no_admin());
+        }
+        let said = match why(&body) {
+            Some(why) => why,
+            None if is_text => String::from_utf8_lossy(&body).trim().to_owned(),
+            None => String::new(),
+        };
         let said = if said.is_empty() {
             format!("{}: {status}", self.shown)
         } else {
@@ -186,10 +204,18 @@ impl Client {
         }))
     }
 
-    /// A page of JSON.
+    /// The failure of a request that another server answers.
+    fn no_admin(&self) -> Failure {
+        let endpoint = &self.endpoint;
+        Failure::Message(format!(
+            "{endpoint} is not an admin endpoint: give the one of the admin extension"
+        ))
+    }
+
+    /// A page of JSON of the API.
     pub(super) async fn get(&self, path: &str, form: &[(&str, &str)]) -> Result<Value, Failure> {
         let body = read(self.open(path, form).await?).await?;
-        serde_json::from_slice(&body).map_err(|error| Failure::Message(format!("not JSON: {error}")))
+        serde_json::from_slice(&body).map_err(|_| self.no_admin())
     }
 
     /// A page of text.
@@ -206,6 +232,10 @@ impl Client {
     /// The same, and whether there were warnings.
     pub(super) async fn answer(&self, path: &str, form: &[(&str, &str)]) -> Result<(Value, bool), Failure> {
         let mut page = self.get(path, form).await?;
+        // Another server may answer every path with JSON of its own.
+        if page.get("data").is_none() {
+            return Err(self.no_admin());
+        }
         for (list, name) in [("warnings", "warning"), ("infos", "info")] {
             let notes = page[list].as_array().into_iter().flatten();
             notes
@@ -246,6 +276,39 @@ fn without_password(endpoint: &str) -> String {
     };
     let host = rest.rsplit_once('@').map_or(rest, |(_, host)| host);
     format!("{scheme}{host}")
+}
+
+/// An endpoint as users write it: without `http://` and a last `/`.
+fn short(endpoint: &str) -> String {
+    let plain = endpoint.trim_end_matches('/');
+    plain.strip_prefix("http://").unwrap_or(plain).to_owned()
+}
+
+/// Whether the body of an answer is for people.
+fn is_text(headers: &HeaderMap) -> bool {
+    let kind = headers.get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
+    kind.is_none_or(|kind| kind.starts_with("text/") || kind.starts_with("application/json"))
+}
+
+/// Whether a body is an error of the API. `health_check` has errors in JSON too, without a type.
+fn is_api_error(path: &str, body: &[u8]) -> bool {
+    let page: Value = serde_json::from_slice(body).unwrap_or_default();
+    let is_untyped = UNTYPED.iter().any(|begin| path.starts_with(begin));
+    page["error"].is_string() && (is_untyped || page["errorType"].is_string())
+}
+
+/// Whether an answer without an error of the API is from another server.
+///
+/// The gateway and proxies in front of it have texts of their own for other statuses: access, load, and TLS.
+fn is_of_others(status: StatusCode) -> bool {
+    [
+        StatusCode::NOT_FOUND,
+        StatusCode::METHOD_NOT_ALLOWED,
+        StatusCode::NOT_ACCEPTABLE,
+        StatusCode::UNSUPPORTED_MEDIA_TYPE,
+        StatusCode::NOT_IMPLEMENTED,
+    ]
+    .contains(&status)
 }
 
 fn unreachable_at(base: &str, error: &dyn std::error::Error) -> Failure {
@@ -306,6 +369,33 @@ mod tests {
             ("unix:/run/a@b.sock", "unix:/run/a@b.sock"),
         ] {
             assert_eq!(without_password(endpoint), shown);
+        }
+    }
+
+    #[test]
+    fn messages_about_another_server_show_a_short_endpoint() {
+        for (endpoint, expected) in [
+            ("http://localhost:8080/", "localhost:8080"),
+            ("127.0.0.1:8080", "127.0.0.1:8080"),
+            ("https://host:8080", "https://host:8080"),
+            ("unix:/run/admin.sock", "unix:/run/admin.sock"),
+        ] {
+            assert_eq!(short(endpoint), expected);
+        }
+    }
+
+    #[test]
+    fn errors_of_the_api_have_a_type_or_a_path_of_their_own() {
+        let typed = r#"{"status":"error","errorType":"not_found","error":"nothing here"}"#;
+        let untyped = r#"{"error":"the probe is at /"}"#;
+        for (path, body, expected) in [
+            ("/api/v1/query", typed, true),
+            ("/api/v1/query", untyped, false),
+            ("/api/v1/composites/a", untyped, true),
+            ("/api/v1/tap", "metrics are at /metrics", false),
+            ("/api/v1/tap", "\u{8}\u{5}\u{12}", false),
+        ] {
+            assert_eq!(is_api_error(path, body.as_bytes()), expected, "{path}: {body}");
         }
     }
 

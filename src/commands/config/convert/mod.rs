@@ -46,7 +46,7 @@ pub(super) struct ConvertArgs {
     /// The program that reads the file. Without it, the sections of the file decide
     #[arg(long, value_enum)]
     from: Option<SourceFormat>,
-    /// The file to write, instead of standard output. A new file has mode 0600: it may have secrets
+    /// The file to write, instead of standard output. It must not exist. It gets mode 0600: it may have secrets
     #[arg(long, value_name = "FILE")]
     output: Option<PathBuf>,
     /// A value of vmagent's `-remoteWrite.url`. Repeat it for several
@@ -152,13 +152,22 @@ fn format(args: &ConvertArgs, root: &Node) -> Result<SourceFormat, Failure> {
     Ok(format)
 }
 
-/// Refuses to write over the file that is read: not all of it is carried over.
+/// Refuses to write over a file. It may be the one that is read, of which not all is carried over.
 fn check_output(args: &ConvertArgs) -> Result<(), Failure> {
     let real = |path: &Path| fs::canonicalize(path).ok();
-    let output = args.output.as_deref().and_then(real);
-    if output.is_some() && output == real(&args.file) {
+    let Some(output) = args.output.as_deref() else {
+        return Ok(());
+    };
+    let exists = real(output);
+    if exists.is_some() && exists == real(&args.file) {
         let message = "`--output` is the file to convert: choose another name";
         return Err(Failure::Message(message.to_owned()));
+    }
+    if fs::metadata(output).is_ok_and(|metadata| metadata.is_file()) {
+        let name = output.display();
+        return Err(Failure::Message(format!(
+            "`--output`: {name} exists: remove it, or choose another name"
+        )));
     }
     Ok(())
 }
@@ -173,10 +182,11 @@ fn write(text: &str, output: Option<&Path>) -> Result<(), Failure> {
     }
 }
 
-/// Writes a file that only the user may read, because it may have secrets. A file that exists keeps its mode.
+/// Writes a new file that only the user may read, because it may have secrets. Pipes and devices are there already.
 fn write_file(path: &Path, text: &str) -> io::Result<()> {
+    let is_there = fs::metadata(path).is_ok_and(|metadata| !metadata.is_file());
     let mut options = OpenOptions::new();
-    options.write(true).create(true).truncate(true).mode(0o600);
+    options.write(true).create_new(!is_there).mode(0o600);
     options.open(path)?.write_all(text.as_bytes())
 }
 

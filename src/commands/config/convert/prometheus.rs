@@ -13,6 +13,10 @@ use crate::config::{Node, without_references};
 /// The address of the page that shows the metrics if the file names no other destination.
 const PAGE: &str = "127.0.0.1:9464";
 
+/// The remark about labels that series of Prometheus lack.
+const SCOPE_LABELS: &str = "the exporters omit labels `otel_scope_*`, as Prometheus has none: if targets expose such labels \
+themselves, remove `without_scope_info` and `disable_scope_info`";
+
 /// The configuration with a pipeline of metrics, and one of recorded series if there are rules. `urls` are further
 /// destinations.
 pub(super) fn draft(mut root: Node, urls: &[String], is_vmagent: bool, report: &mut Report) -> Node {
@@ -33,6 +37,10 @@ pub(super) fn draft(mut root: Node, urls: &[String], is_vmagent: bool, report: &
     }
     urls.iter().for_each(|url| outputs.add_url(url));
     let has_rules = !is_vmagent && alerting::take(&mut root, &mut outputs, report);
+    // vmagent has these labels on all that it scrapes, and Prometheus only on what leaves it.
+    if !is_vmagent {
+        place_external_labels(&mut root, &mut outputs, has_rules, report);
+    }
     if let Some(interval) = root
         .get_mut("global")
         .and_then(|global| global.take("evaluation_interval"))
@@ -53,6 +61,7 @@ pub(super) fn draft(mut root: Node, urls: &[String], is_vmagent: bool, report: &
         ));
         outputs.add_page(PAGE);
     }
+    report.note(SCOPE_LABELS);
     let receiver = map_of(span, [("config", root)]);
     let mut receivers = map_of(span, [("prometheus", receiver)]);
     let mut pipelines = vec![("metrics", "prometheus")];
@@ -63,6 +72,24 @@ pub(super) fn draft(mut root: Node, urls: &[String], is_vmagent: bool, report: &
     let mut document = map_of(span, [("receivers", receivers)]);
     outputs.finish(&mut document, &pipelines);
     document
+}
+
+/// Moves `external_labels` to the exporters. The rules have them already: alerts get them on their way.
+fn place_external_labels(root: &mut Node, outputs: &mut Outputs, has_rules: bool, report: &mut Report) {
+    let global = root.get_mut("global");
+    let Some(labels) = global.and_then(|global| global.take("external_labels")) else {
+        return;
+    };
+    if labels.is_null() || labels.as_map().is_some_and(<[_]>::is_empty) {
+        return;
+    }
+    let is_written = outputs.add_external_labels(&labels);
+    if !is_written && !has_rules {
+        report.add(
+            &labels,
+            "only remote writes and alerts have these labels: for the page, set `const_labels` of the exporter `prometheus`",
+        );
+    }
 }
 
 /// A text of vmagent: `%{NAME}` is a variable there, and `${NAME}` is not.

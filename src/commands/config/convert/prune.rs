@@ -12,7 +12,8 @@ use super::references::{ComponentKey, pipelines, remove_references};
 use super::report::Report;
 use crate::commands::load::Kinds;
 use crate::config::{
-    Class, Document, Loaded, Node, NodeValue, Problem, Problems, Severity, check_unresolved, has_reference,
+    Class, Document, Loaded, Node, NodeValue, Problem, Problems, Severity, Span, check_unresolved,
+    has_reference,
 };
 use crate::service::Plan;
 
@@ -21,6 +22,8 @@ const MAX_ROUNDS: usize = 64;
 
 /// The valid part of a draft, or `None` if it has no pipeline. `read` is what the file was read with.
 pub(super) fn valid(mut root: Node, read: &Problems, report: &mut Report) -> Option<Node> {
+    // Jobs go last, so that the paths of other problems have the numbers of jobs in the file.
+    let mut jobs = Vec::new();
     for _ in 0..MAX_ROUNDS {
         root.renew_paths();
         remove_unconnected(&mut root, report);
@@ -29,17 +32,20 @@ pub(super) fn valid(mut root: Node, read: &Problems, report: &mut Report) -> Opt
         }
         root.renew_paths();
         let problems = problems_of(&root, read);
-        if !problems.has_errors() {
-            return Some(root);
-        }
         let errors = errors(&root, &problems);
-        if errors.is_empty() && problems.omitted() == 0 {
-            return Some(root);
-        }
-        let removal = Removal::of(&root, &errors, report);
+        let is_valid = !problems.has_errors() || errors.is_empty() && problems.omitted() == 0;
+        let removal = if is_valid {
+            Removal::of_jobs(&root, &jobs, report)
+        } else {
+            Removal::of(&root, &errors, report)
+        };
         if removal.paths.is_empty() {
+            if is_valid {
+                return Some(root);
+            }
             break;
         }
+        jobs.extend(&removal.jobs);
         removal.apply(&mut root);
     }
     report.note(
@@ -139,6 +145,8 @@ fn check_authenticator(node: &Node, started: &HashSet<String>, problems: &mut Pr
 struct Removal {
     paths: HashSet<String>,
     components: Vec<ComponentKey>,
+    /// The positions of the jobs that lose a discovery of targets.
+    jobs: Vec<Span>,
 }
 
 /// A node with the key that names it, if it is not an item of a list.
@@ -156,6 +164,22 @@ impl Removal {
         removal
     }
 
+    /// The removal of those jobs that have no discovery of targets left.
+    fn of_jobs(root: &Node, jobs: &[Span], report: &mut Report) -> Self {
+        let mut removal = Self::default();
+        let receivers = root.get(Class::Receiver.section()).and_then(Node::as_map);
+        for receiver in receivers.unwrap_or_default() {
+            let config = receiver.value.get("config");
+            let list = config.and_then(|config| config.get(JOBS)).and_then(Node::as_list);
+            let list = list.unwrap_or_default().iter();
+            for job in list.filter(|job| jobs.contains(&job.span()) && !has_discovery(job)) {
+                report.add(job, "left out: no discovery of targets is left in this job");
+                removal.paths.insert(job.path().to_string());
+            }
+        }
+        removal
+    }
+
     fn add(&mut self, root: &Node, problem: &Problem, report: &mut Report) {
         let chain = chain(root, &problem.path);
         let length = culprit(&chain);
@@ -163,6 +187,7 @@ impl Removal {
             return;
         };
         let path = removed.node.path().to_string();
+        self.jobs.extend(job_of_discovery(&chain[..length]));
         let mut message = problem.message.clone();
         if let Some(help) = &problem.help {
             message = format!("{message}; {help}");
@@ -183,6 +208,27 @@ impl Removal {
         root.retain(&mut |node: &Node| !self.paths.contains(&node.path().to_string()));
         remove_references(root, &self.components);
     }
+}
+
+/// The list of jobs of a `prometheus` receiver.
+const JOBS: &str = "scrape_configs";
+
+/// Whether an option of a job finds targets.
+fn is_discovery(key: &str) -> bool {
+    key == "static_configs" || key.ends_with("_sd_configs")
+}
+
+fn has_discovery(job: &Node) -> bool {
+    let mut entries = job.as_map().unwrap_or_default().iter();
+    entries.any(|entry| is_discovery(&entry.key) && !is_blank(Some(&entry.value)))
+}
+
+/// The position of the job whose discovery, or a part of it, is at the end of a chain.
+fn job_of_discovery(chain: &[PathStep<'_>]) -> Option<Span> {
+    let list = chain.iter().position(|step| step.key == Some(JOBS))?;
+    let (job, option) = (chain.get(list + 1)?, chain.get(list + 2)?);
+    option.key.filter(|key| is_discovery(key))?;
+    Some(job.node.span())
 }
 
 /// The nodes from below the root to the one at a path, or to the nearest above it.

@@ -4,7 +4,7 @@
 
 use super::map_of;
 use super::report::Report;
-use crate::config::{Entry, Node, Span};
+use crate::config::{Entry, Node, NodeValue, Span};
 
 const EXPORTER: &str = "prometheusremotewrite";
 
@@ -106,6 +106,7 @@ impl Outputs {
                 },
             }
         }
+        exporter.set("disable_scope_info", Node::of_bool(true, write.span()));
         self.exporters.set(&id, exporter);
     }
 
@@ -113,14 +114,31 @@ impl Outputs {
     pub(super) fn add_url(&mut self, url: &str) {
         let id = self.free_id("");
         let url = Node::of_text(&url.replace('$', "$$"), self.span);
-        self.exporters.set(&id, map_of(self.span, [("endpoint", url)]));
+        let exporter = [
+            ("endpoint", url),
+            ("disable_scope_info", Node::of_bool(true, self.span)),
+        ];
+        self.exporters.set(&id, map_of(self.span, exporter));
     }
 
     /// Adds a page that Prometheus scrapes.
     pub(super) fn add_page(&mut self, address: &str) {
-        let endpoint = Node::of_text(address, self.span);
-        self.exporters
-            .set("prometheus", map_of(self.span, [("endpoint", endpoint)]));
+        let page = [
+            ("endpoint", Node::of_text(address, self.span)),
+            ("without_scope_info", Node::of_bool(true, self.span)),
+        ];
+        self.exporters.set("prometheus", map_of(self.span, page));
+    }
+
+    /// Adds labels to the series of all destinations. `false`: there is no destination yet.
+    pub(super) fn add_external_labels(&mut self, labels: &Node) -> bool {
+        let NodeValue::Map(exporters) = self.exporters.value_mut() else {
+            return false;
+        };
+        exporters
+            .iter_mut()
+            .for_each(|exporter| exporter.value.set("external_labels", labels.clone()));
+        !exporters.is_empty()
     }
 
     /// Adds an extension, and gives its id. If another has the name, it gets a number.

@@ -281,7 +281,10 @@ fn prometheus_becomes_a_receiver_and_an_exporter_for_each_remote_write() {
         &output,
         &[
             "replacement: \"$${1}\"",
-            "external_labels:\n          cluster: a",
+            "    global:\n        scrape_interval: \"30s\"\n      scrape_configs:",
+            "    external_labels:\n      cluster: a\n  prometheusremotewrite:\n",
+            "    disable_scope_info: true\n    external_labels:\n      cluster: a\n  prometheus:\n",
+            "    endpoint: \"127.0.0.1:9464\"\n    without_scope_info: true\n",
             "  prometheusremotewrite/mimir:\n    endpoint: \"https://mimir.example.com/api/v1/push\"",
             "authenticator: basicauth/mimir",
             "  basicauth/mimir:\n    client_auth:\n      username: u\n      password_file: /etc/p",
@@ -297,11 +300,12 @@ fn prometheus_becomes_a_receiver_and_an_exporter_for_each_remote_write() {
         &[
             "note: rules read the metrics of the exporter `prometheus`",
             "note: `admin` keeps a history of 10m",
+            "note: the exporters omit labels `otel_scope_*`",
             "in.yaml:18: remote_write[0]::write_relabel_configs: not in tidegate: use `metric_relabel_configs`",
             "in.yaml:20: remote_write[1]::queue_config::max_shards: not in tidegate: use `sending_queue`",
         ],
     );
-    assert_eq!(report.lines().count(), 4, "{report}");
+    assert_eq!(report.lines().count(), 5, "{report}");
     assert!(!output.contains("evaluation_interval"), "{output}");
 }
 
@@ -372,12 +376,63 @@ fn without_remote_write_there_is_a_page() {
     let (output, report) = converted(text, SourceFormat::Prometheus, &[]);
     has_all(
         &output,
-        &["exporters:\n  prometheus:\n    endpoint: \"127.0.0.1:9464\"\n"],
+        &["exporters:\n  prometheus:\n    endpoint: \"127.0.0.1:9464\"\n    without_scope_info: true\n"],
     );
     assert!(
-        report.starts_with("note: ") && report.lines().count() == 1,
+        report.starts_with("note: ") && report.lines().count() == 2,
         "{report}"
     );
+}
+
+#[test]
+fn external_labels_are_only_where_something_leaves() {
+    let text = "global: {external_labels: {cluster: a}}
+scrape_configs: [{job_name: a, static_configs: [{targets: ['b:1']}]}]
+";
+    let (output, report) = converted(text, SourceFormat::Prometheus, &[]);
+    assert!(!output.contains("cluster"), "{output}");
+    has_all(
+        &report,
+        &["in.yaml:1: global::external_labels: only remote writes and alerts have these labels"],
+    );
+    let with_rules = format!("rule_files: [a.yml]\n{text}");
+    let (output, report) = converted(&with_rules, SourceFormat::Prometheus, &[]);
+    assert_eq!(output.matches("cluster: a").count(), 1, "{output}");
+    assert!(!report.contains("external_labels"), "{report}");
+    // vmagent adds them when it scrapes.
+    let (output, report) = converted(text, SourceFormat::Vmagent, &["http://a/write"]);
+    has_all(
+        &output,
+        &["    global:\n        external_labels:\n          cluster: a\n"],
+    );
+    assert_eq!(output.matches("cluster: a").count(), 1, "{output}");
+    assert!(!report.contains("external_labels"), "{report}");
+}
+
+#[test]
+fn a_job_that_loses_all_discovery_is_left_out() {
+    let text = "scrape_configs:
+  - {job_name: first, consul_sd_configs: [{server: a}], nomad_sd_configs: [{server: a}]}
+  - {job_name: second, consul_sd_configs: [{server: a}], static_configs: [{targets: ['b:1']}]}
+  - {job_name: third, consul_sd_configs: [{server: a}], static_configs: []}
+  - {job_name: empty}
+";
+    let (output, report) = converted(text, SourceFormat::Prometheus, &[]);
+    has_all(&output, &["job_name: second", "job_name: empty", "\"b:1\""]);
+    for gone in ["first", "third", "consul"] {
+        assert!(!output.contains(gone), "{gone}: {output}");
+    }
+    let why = "left out: no discovery of targets is left in this job";
+    has_all(
+        &report,
+        &[
+            "in.yaml:2: scrape_configs[0]::consul_sd_configs: ",
+            "in.yaml:3: scrape_configs[1]::consul_sd_configs: ",
+            &format!("in.yaml:2: scrape_configs[0]: {why}\n"),
+            &format!("in.yaml:4: scrape_configs[2]: {why}\n"),
+        ],
+    );
+    assert_eq!(report.matches(why).count(), 2, "{report}");
 }
 
 #[test]
