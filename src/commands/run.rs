@@ -324,13 +324,13 @@ fn listen(kind: SignalKind) -> Result<Signal, Failure> {
 #[cfg(test)]
 mod tests {
     use rustix::process::{Signal as Number, getpid, kill_process};
-    use tokio::sync::Mutex;
+    use tokio::sync::Semaphore;
     use tokio::time::timeout;
 
     use super::*;
 
     /// A signal reaches all tests of the process: one at a time sends some.
-    static SENDING: Mutex<()> = Mutex::const_new(());
+    static SENDING: Semaphore = Semaphore::const_new(1);
 
     fn send(number: Number) {
         kill_process(getpid(), number).unwrap();
@@ -360,7 +360,7 @@ mod tests {
 
     #[tokio::test]
     async fn two_signals_at_once_are_one() {
-        let _sending = SENDING.lock().await;
+        let _sending = SENDING.acquire().await.unwrap();
         let mut signals = Signals::listen(Arc::default()).unwrap();
         send(Number::TERM);
         signals.stop().await;
@@ -375,7 +375,7 @@ mod tests {
 
     #[tokio::test]
     async fn an_echo_during_a_long_reload_is_no_second_signal() {
-        let _sending = SENDING.lock().await;
+        let _sending = SENDING.acquire().await.unwrap();
         let mut signals = Signals::listen(Arc::default()).unwrap();
         send(Number::TERM);
         signals.stop().await;

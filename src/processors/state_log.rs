@@ -149,8 +149,8 @@ mod tests {
         }
     }
 
-    fn slow() -> (mpsc::Sender<()>, Arc<Slow>) {
-        let (restored, waits) = mpsc::channel();
+    fn slow() -> (mpsc::SyncSender<()>, Arc<Slow>) {
+        let (restored, waits) = mpsc::sync_channel(1);
         (restored, Arc::new(Slow(Mutex::new(waits))))
     }
 

@@ -227,7 +227,7 @@ async fn an_evaluation_that_outlasts_the_stop_hands_its_state_on() {
     start(&second).await;
     assert_eq!(
         rig.alerts(),
-        [before.clone()],
+        std::slice::from_ref(&before),
         "the alert is shown during the evaluation"
     );
     let shown = RuleReporters::of(&rig.base.shared).groups();
@@ -329,7 +329,7 @@ async fn alerts_of_the_last_evaluation_of_a_removed_group_are_sent() {
 #[tokio::test(start_paused = true)]
 async fn alerts_of_a_last_evaluation_without_a_successor_count_as_dropped() {
     let (recorder, page) = recorder("[]");
-    let _recording = metrics::set_default_local_recorder(&recorder);
+    let _recording = ::metrics::set_default_local_recorder(&recorder);
     let rig = Rig::new();
     let rules = rig.extension_with(UNREACHABLE).unwrap();
     let since = Instant::now();

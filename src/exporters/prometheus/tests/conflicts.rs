@@ -132,7 +132,7 @@ async fn collisions_are_counted_without_scrapes_and_cleared_by_their_thread() {
         config.clone(),
         context("exporters", "prometheus"),
         Arc::default(),
-        None,
+        Vec::new(),
     );
     let pages = Arc::new(Pages::new(
         config,

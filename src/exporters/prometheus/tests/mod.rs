@@ -38,7 +38,7 @@ impl Rig {
         let settings = settings::<PrometheusExporterConfig>(&format!("{{endpoint: '127.0.0.1:0', {more}}}"));
         let ledger = Arc::new(Ledger::default());
         let base = context("exporters", "prometheus");
-        let exporter = Prometheus::new(settings.get(), base, ledger.clone(), None);
+        let exporter = Prometheus::new(settings.get(), base, ledger.clone(), Vec::new());
         exporter.start().await.unwrap();
         Self { exporter, ledger }
     }

@@ -110,7 +110,7 @@ async fn only_authenticated_clients_may_scrape() {
         ..Services::default()
     };
     base.shared.services.add("doorman".to_owned(), services);
-    let exporter = Prometheus::new(settings.get(), base, Arc::default(), None);
+    let exporter = Prometheus::new(settings.get(), base, Arc::default(), Vec::new());
     exporter.show_tables(Vec::new());
     exporter.start().await.unwrap();
     let rig = Rig {

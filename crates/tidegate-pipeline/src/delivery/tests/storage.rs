@@ -213,7 +213,7 @@ async fn a_stop_waits_for_the_log_of_a_start_that_was_dropped() {
     for mode in [StorageMode::Spill, StorageMode::Always] {
         let run = build(queue(mode), Some(storage.clone()));
         let inner = run.destination.inner().clone();
-        let (opens, waits) = std::sync::mpsc::channel::<()>();
+        let (opens, waits) = std::sync::mpsc::sync_channel::<()>(1);
         let (slow, at) = (inner.clone(), storage.clone());
         let open = move || {
             // Until the sender is dropped.
