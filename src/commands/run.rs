@@ -230,6 +230,8 @@ async fn run_until(
             () = &mut until => {
                 let asked = Instant::now();
                 drop(until);
+                // A start that waits for a disk ends soon.
+                shared.reloads.close();
                 return ends(reload, signals).await.then_some(asked);
             }
         }

@@ -345,19 +345,23 @@ impl Path {
         self.step(Name::Index(index))
     }
 
-    /// Whether it is at or below the key of an option that matches. Ids are not options: users choose them.
+    /// Whether the value here is at or below the key of an option that matches. Ids are not options: users choose them.
     pub(super) fn has_option(&self, matches: fn(&str) -> bool) -> bool {
-        self.steps_upwards().any(|step| match &step.name {
-            Name::Key(key) => matches(key) && !step.parent.holds_ids(),
-            Name::Index(_) => false,
-        })
+        self.steps_upwards()
+            .enumerate()
+            .any(|(above, step)| match &step.name {
+                Name::Key(key) => matches(key) && !step.parent.holds_ids(above == 0),
+                Name::Index(_) => false,
+            })
     }
 
-    /// Whether the keys below it are ids of components or pipelines.
-    fn holds_ids(&self) -> bool {
+    /// Whether the keys below it are ids. Where components and pipelines are expected, the key of a value is an option at a
+    /// wrong place.
+    fn holds_ids(&self, of_values: bool) -> bool {
         let path = self.to_string();
-        let is_section = Class::ALL.iter().any(|class| class.section() == path);
-        is_section || ["service::pipelines", "service::telemetry::logs::levels"].contains(&&*path)
+        let is_section = || Class::ALL.iter().any(|class| class.section() == path);
+        path == "service::telemetry::logs::levels"
+            || (!of_values && (path == "service::pipelines" || is_section()))
     }
 
     /// This path and all those above it, the root's excepted.

@@ -56,6 +56,12 @@ pub fn open_as(options: &mut OpenOptions, path: &Path) -> io::Result<File> {
     Ok(file)
 }
 
+/// Whether a path names a file that the process got open from its parent, such as `/dev/stdout`.
+pub fn is_inherited(path: &Path) -> bool {
+    let is_descriptor = |path: &Path| path.starts_with("/proc/self/fd") || path.starts_with("/dev/fd");
+    is_descriptor(path) || std::fs::read_link(path).is_ok_and(|target| is_descriptor(&target))
+}
+
 #[cfg(test)]
 mod tests {
     use rustix::fs::{CWD, FileType, Mode, mknodat};
@@ -73,6 +79,17 @@ mod tests {
         }
         // No reader is there: the system itself refuses a writer.
         assert!(open_as(OpenOptions::new().write(true), &pipe).is_err());
+    }
+
+    #[test]
+    fn only_descriptors_and_links_to_them_are_inherited() {
+        let directory = tempfile::tempdir().unwrap();
+        let [link, file] = ["link", "file"].map(|name| directory.path().join(name));
+        std::os::unix::fs::symlink("/dev/fd/1", &link).unwrap();
+        for path in [&*link, Path::new("/dev/fd/2"), Path::new("/proc/self/fd/0")] {
+            assert!(is_inherited(path), "{}", path.display());
+        }
+        assert!(!is_inherited(&file) && !is_inherited(Path::new("/dev/null")));
     }
 
     #[test]

@@ -3,12 +3,13 @@
 //! The files of a gateway: a reload goes on with them, and another process is refused.
 
 use std::collections::HashMap;
-use std::fs;
+use std::fs::{self, Metadata};
 use std::io;
 use std::path::PathBuf;
 use std::sync::{Arc, Weak};
 
 use parking_lot::Mutex;
+use tidegate_runtime::files::is_inherited;
 
 use super::config::FileExporterConfig;
 use super::log::{Form, Log, Opening, Written, id_of, lock};
@@ -40,7 +41,11 @@ impl Files {
         }
         // `/dev/stdout` can be a file that has no name any more.
         let path = fs::canonicalize(&config.path).unwrap_or_else(|_| config.path.clone());
-        let mut known = self.0.lock().get(&path).cloned().unwrap_or_default();
+        // The predecessor has the lock. A rename or a link may have given its file another path.
+        let mut known = self.holder_of(&about).unwrap_or_else(|| {
+            let at_path = self.0.lock().get(&path).cloned();
+            at_path.unwrap_or_default()
+        });
         if about.len() == 0 {
             // The file that this process wrote was moved, or is empty.
             known.written = Written::default();
@@ -62,12 +67,26 @@ impl Files {
         let log = if let Some(log) = shared {
             log
         } else {
-            lock(&file)?;
+            // Nobody chooses the file of `/dev/stdout` for one process.
+            if !is_inherited(&config.path) {
+                lock(&file)?;
+            }
             let log = Log::of_file(config, header, file, &about, known.written.clone());
             Arc::new(Mutex::new(log))
         };
         known.log = Arc::downgrade(&log);
         self.0.lock().insert(path, known);
         Ok(log)
+    }
+
+    /// What is known of a file that an exporter of this process has open.
+    fn holder_of(&self, about: &Metadata) -> Option<Known> {
+        // A slow write of one exporter must not make the others wait for the map.
+        let all: Vec<Known> = self.0.lock().values().cloned().collect();
+        let has_it = |known: &Known| {
+            let log = known.log.upgrade();
+            log.is_some_and(|log| log.lock().is(id_of(about)))
+        };
+        all.into_iter().find(has_it)
     }
 }

@@ -208,6 +208,23 @@ fn a_second_process_is_refused_while_the_first_one_has_the_file() {
 }
 
 #[test]
+fn a_successor_goes_on_with_a_file_that_was_moved_to_its_path() {
+    let directory = tempfile::tempdir().unwrap();
+    let (before, other) = (config(directory.path(), ""), directory.path().join("other"));
+    std::fs::create_dir(&other).unwrap();
+    let after = config(&other, "");
+    let files = Files::default();
+    let first = files.open(&before, "").unwrap();
+    first.lock().write(b"1\n").unwrap();
+    std::fs::rename(&before.path, &after.path).unwrap();
+    // The first exporter has stopped, and still has the lock.
+    files.open(&after, "").unwrap().lock().write(b"2\n").unwrap();
+    assert_eq!(std::fs::read_to_string(&after.path).unwrap(), "1\n2\n");
+    files.open(&before, "").unwrap().lock().write(b"3\n").unwrap();
+    assert_eq!(std::fs::read_to_string(&before.path).unwrap(), "3\n");
+}
+
+#[test]
 fn a_successor_writes_the_same_form_or_a_new_file() {
     let directory = tempfile::tempdir().unwrap();
     let (json, proto) = (config(directory.path(), ""), ", format: proto, compression: zstd");

@@ -203,12 +203,30 @@ impl Running {
         for (at, member) in change.early.iter().enumerate() {
             // Nothing may reach the new graph before it is whole.
             member.set_downstreams(DownstreamState::Closed);
-            if let Err(error) = start_within(member, start_limit(member, START)).await {
+            if let Err(error) = self.start_new(member, START).await {
                 stop_in_pause(&change.early[..=at]).await;
                 return Err(Failed::early(error.into()));
             }
         }
         Ok(())
+    }
+
+    /// Starts a new member within `limit`. One that opens a log has longer, until the gateway stops.
+    async fn start_new(&self, member: &GraphMember, limit: Duration) -> Result<(), ComponentError> {
+        if !member.lifecycle().opens_log() {
+            return start_within(member, limit).await;
+        }
+        let stopping = async {
+            self.shared.reloads.closed().await;
+            tokio::time::sleep(limit).await;
+        };
+        tokio::select! {
+            started = start_within(member, OPEN_LOG) => started,
+            () = stopping => Err(ComponentError {
+                component: member.path.to_string(),
+                message: "did not start before the stop of the gateway".to_owned(),
+            }),
+        }
     }
 
     /// Step 3. Pushes are held after it, until the commit.
@@ -236,7 +254,7 @@ impl Running {
         self.succeed(&change.first);
         for member in &change.late {
             member.set_downstreams(DownstreamState::Closed);
-            if let Err(error) = start_within(member, start_limit(member, START_IN_PAUSE)).await {
+            if let Err(error) = self.start_new(member, START_IN_PAUSE).await {
                 // All of them: one that has not started may have what its predecessor could not deliver.
                 stop_in_pause(&change.late).await;
                 stop_in_pause(&change.early).await;
@@ -386,15 +404,6 @@ impl Running {
                 exporter.retire(heir.clone() as Arc<dyn Consumer>);
             }
         }
-    }
-}
-
-/// The longest start of a member; `limit` if it opens no log.
-fn start_limit(member: &GraphMember, limit: Duration) -> Duration {
-    if member.lifecycle().opens_log() {
-        OPEN_LOG
-    } else {
-        limit
     }
 }
 

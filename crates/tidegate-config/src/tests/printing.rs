@@ -121,6 +121,7 @@ service:
 fn only_the_keys_of_a_section_are_ids() {
     let shown = printed(
         "receivers: [{token: hunter2}]
+extensions: {password: hunter2}
 exporters: {otlphttp: {receivers: {token: hunter2}}}
 service: {token: hunter2, pipelines: {metrics: {token: {a: hunter2}}}}",
     );

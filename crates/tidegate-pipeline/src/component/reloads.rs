@@ -8,6 +8,7 @@ use std::time::SystemTime;
 
 use parking_lot::Mutex;
 use tokio::sync::{Notify, oneshot};
+use tokio_util::sync::CancellationToken;
 
 /// The reloads that the history lists.
 const LISTED: usize = 20;
@@ -76,6 +77,7 @@ pub struct Reloads {
     requests: Mutex<Requests>,
     under_way: Mutex<Weak<UnderWay>>,
     wake: Notify,
+    closed: CancellationToken,
     past: Mutex<VecDeque<Arc<ReloadResult>>>,
 }
 
@@ -111,6 +113,12 @@ impl Reloads {
             waiting: Vec::new(),
             refused: Some(NotReloaded::Stopping),
         };
+        self.closed.cancel();
+    }
+
+    /// Returns when the gateway stops.
+    pub async fn closed(&self) {
+        self.closed.cancelled().await;
     }
 
     /// Waits for requests. Returns the cause of the first one.

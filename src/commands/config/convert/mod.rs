@@ -23,6 +23,8 @@ use std::io::{self, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
+use tidegate_runtime::files::is_inherited;
+
 use self::report::Report;
 use crate::commands::Failure;
 use crate::commands::validate::counted;
@@ -163,7 +165,7 @@ fn check_output(args: &ConvertArgs) -> Result<(), Failure> {
         let message = "`--output` is the file to convert: choose another name";
         return Err(Failure::Message(message.to_owned()));
     }
-    if fs::metadata(output).is_ok_and(|metadata| metadata.is_file()) {
+    if fs::metadata(output).is_ok_and(|metadata| metadata.is_file()) && !is_inherited(output) {
         let name = output.display();
         return Err(Failure::Message(format!(
             "`--output`: {name} exists: remove it, or choose another name"
@@ -182,9 +184,10 @@ fn write(text: &str, output: Option<&Path>) -> Result<(), Failure> {
     }
 }
 
-/// Writes a new file that only the user may read, because it may have secrets. Pipes and devices are there already.
+/// Writes a new file that only the user may read, because it may have secrets. Pipes, devices and open files are there
+/// already.
 fn write_file(path: &Path, text: &str) -> io::Result<()> {
-    let is_there = fs::metadata(path).is_ok_and(|metadata| !metadata.is_file());
+    let is_there = fs::metadata(path).is_ok_and(|metadata| !metadata.is_file()) || is_inherited(path);
     let mut options = OpenOptions::new();
     options.write(true).create_new(!is_there).mode(0o600);
     options.open(path)?.write_all(text.as_bytes())
