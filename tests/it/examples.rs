@@ -3,6 +3,7 @@
 //! Every example configuration is valid and runs; `quickstart` does what the README says.
 
 use super::kit::{Gateway, OtlpSink, SOON, free_port, gateway::tidegate, http, plugins, wait_until};
+use super::quickstart;
 use std::io::Read;
 use std::path::PathBuf;
 use std::process::Stdio;
@@ -200,6 +201,7 @@ fn port_of(said: &str, what: &str) -> Option<u16> {
 
 #[test]
 fn quickstart_serves_a_simulated_node_and_stops_soon_after_ctrl_c() {
+    let starting = quickstart::starting();
     let mut child = tidegate()
         .arg("quickstart")
         .stdout(Stdio::piped())
@@ -230,6 +232,7 @@ fn quickstart_serves_a_simulated_node_and_stops_soon_after_ctrl_c() {
         let text = page.text();
         (0..8).all(|rank| text.contains(&format!("agent_tx_bytes_total{{agent_name=\"rank_{rank}\"")))
     });
+    drop(starting);
     wait_until(SOON, "composites are fresh", || {
         let answer = http::get(admin, "/api/v1/composites/nixl_xfer_time_avg_10s")
             .expect("an answer")

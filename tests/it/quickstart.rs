@@ -5,6 +5,7 @@
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use rustix::process::Signal;
 use tempfile::TempDir;
@@ -13,8 +14,15 @@ use super::kit::gateway::tidegate;
 use super::kit::process::{Process, Transcript};
 use super::kit::{SOON, http, wait_for};
 
+/// Two demonstrations that look for free ports at the same time find the same ones: one at a time starts.
+pub(super) fn starting() -> MutexGuard<'static, ()> {
+    static STARTING: Mutex<()> = Mutex::new(());
+    STARTING.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 /// Starts a demonstration with rings in `directory`, and waits until it is ready.
 fn start(directory: &Path) -> (Process, PathBuf) {
+    let _starting = starting();
     let mut command = tidegate();
     command.args(["quickstart", "--directory"]).arg(directory);
     let mut process = Process::start("quickstart", &mut command);
@@ -211,6 +219,7 @@ print("restored")
 #[test]
 fn a_terminal_of_80_columns_keeps_the_addresses_above_the_table() {
     let directory = TempDir::new().expect("a temporary directory");
+    let _starting = starting();
     let output = Command::new("python3")
         .args(["-c", TERMINAL, env!("CARGO_BIN_EXE_tidegate")])
         .args(["quickstart", "--directory"])
