@@ -145,7 +145,7 @@ fn an_existing_file_is_replaced_or_continued() {
 }
 
 #[test]
-fn a_file_is_truncated_by_the_first_write_of_a_process_and_not_by_its_start() {
+fn a_file_is_truncated_by_the_first_write_and_not_by_the_start() {
     let directory = tempfile::tempdir().unwrap();
     let config = config(directory.path(), "");
     std::fs::write(&config.path, "before\n").unwrap();

@@ -28,7 +28,7 @@ use tracing::{info, warn};
 use super::super::state_log::{NoSpace, StateLog};
 use super::absorber::Absorber;
 use crate::batch::{Batch, Encoded, Payload, Signal};
-use crate::component::reloads::UnderWay;
+use crate::component::reloads::ReloadGuard;
 use crate::component::{ComponentError, Context, Flow, Ledger, PushAnswer, Reason, Refused, unix_now};
 
 /// The retry delay for a sender while the disk is full.
@@ -48,7 +48,7 @@ struct JournaledState {
     absorber: Arc<Absorber>,
     ledger: Arc<Ledger>,
     /// The newest reload at the opening of the log.
-    opened_in: OnceLock<Weak<UnderWay>>,
+    opened_in: OnceLock<Weak<ReloadGuard>>,
 }
 
 impl Journal {

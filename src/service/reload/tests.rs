@@ -118,7 +118,7 @@ fn names(view: &View) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn queries_know_only_the_new_names_while_pushes_into_the_old_page_are_under_way() {
+async fn queries_know_only_new_names_during_pushes_into_the_old_page() {
     let (from, to) = (page("a"), page("b"));
     let shared = Arc::new(Shared::default());
     let graph = Graph::build(&from, &shared).unwrap_or_else(|errors| panic!("{errors:?}"));

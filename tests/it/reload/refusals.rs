@@ -222,11 +222,11 @@ fn leaves_totals(durable: impl Fn(&str) -> String) {
 }
 
 #[test]
-fn a_configuration_that_can_not_start_leaves_the_totals_of_rules_that_it_changes() {
+fn a_failed_start_leaves_the_totals_of_rules_that_it_changes() {
     leaves_totals(str::to_owned);
 }
 
 #[test]
-fn a_configuration_that_can_not_start_leaves_the_stored_totals_of_rules_that_it_changes() {
+fn a_failed_start_leaves_the_stored_totals_of_changed_rules() {
     leaves_totals(with_durable_totals);
 }

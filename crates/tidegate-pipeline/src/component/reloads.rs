@@ -69,13 +69,13 @@ impl Default for Requests {
 
 /// A reload that is under way. It is over when nobody holds it.
 #[derive(Debug)]
-pub struct UnderWay(());
+pub struct ReloadGuard(());
 
 /// Requests and results of reloads.
 #[derive(Default)]
 pub struct Reloads {
     requests: Mutex<Requests>,
-    under_way: Mutex<Weak<UnderWay>>,
+    under_way: Mutex<Weak<ReloadGuard>>,
     wake: Notify,
     closed: CancellationToken,
     past: Mutex<VecDeque<Arc<ReloadResult>>>,
@@ -137,14 +137,14 @@ impl Reloads {
     }
 
     /// Begins a reload. It may return to the old plan until the value is dropped.
-    pub fn begin(&self) -> Arc<UnderWay> {
-        let reload = Arc::new(UnderWay(()));
+    pub fn begin(&self) -> Arc<ReloadGuard> {
+        let reload = Arc::new(ReloadGuard(()));
         *self.under_way.lock() = Arc::downgrade(&reload);
         reload
     }
 
     /// The newest reload, which may be over.
-    pub fn newest(&self) -> Weak<UnderWay> {
+    pub fn newest(&self) -> Weak<ReloadGuard> {
         self.under_way.lock().clone()
     }
 

@@ -39,7 +39,7 @@ pub(super) fn draft(mut root: Node, urls: &[String], is_vmagent: bool, report: &
     let has_rules = !is_vmagent && alerting::take(&mut root, &mut outputs, report);
     // vmagent has these labels on all that it scrapes, and Prometheus only on what leaves it.
     if !is_vmagent {
-        place_external_labels(&mut root, &mut outputs, has_rules, report);
+        move_external_labels(&mut root, &mut outputs, has_rules, report);
     }
     if let Some(interval) = root
         .get_mut("global")
@@ -75,7 +75,7 @@ pub(super) fn draft(mut root: Node, urls: &[String], is_vmagent: bool, report: &
 }
 
 /// Moves `external_labels` to the exporters. The rules have them already: alerts get them on their way.
-fn place_external_labels(root: &mut Node, outputs: &mut Outputs, has_rules: bool, report: &mut Report) {
+fn move_external_labels(root: &mut Node, outputs: &mut Outputs, has_rules: bool, report: &mut Report) {
     let global = root.get_mut("global");
     let Some(labels) = global.and_then(|global| global.take("external_labels")) else {
         return;

@@ -252,7 +252,7 @@ fn a_hidden_exporter_names_nothing_until_it_is_shown_again() {
 }
 
 #[test]
-fn a_query_finds_the_tables_that_another_reader_has_registered_since_it_began() {
+fn a_query_finds_tables_that_another_reader_has_registered_since() {
     for text in ["level", "{__name__=~\"le.*\"}"] {
         let (view, shared) = view();
         let old = table(&shared);
