@@ -46,6 +46,10 @@ for library in libBrokenLocale libc_malloc_debug libmemusage libmvec libnsl libn
     libthread_db; do
     rm -f "$root"/lib/*-linux-gnu/"$library".so*
 done
+# Texts of licences that no package here names.
+for licence in Apache-2.0 Artistic BSD CC0-1.0 GFDL GFDL-1.2 GFDL-1.3 GPL-1 LGPL LGPL-2 LGPL-3 MPL-1.1 MPL-2.0; do
+    rm -f "$root/usr/share/common-licenses/$licence"
+done
 find "$root/usr/share/doc" -type f ! -name copyright -delete
 find "$root/usr/share/doc" -type d -empty -delete
 rm -rf "$work"
