@@ -18,7 +18,6 @@ use super::log::{Form, Log, Opening, Written, id_of, lock};
 #[derive(Default)]
 pub(super) struct Files(Mutex<HashMap<PathBuf, Known>>);
 
-#[derive(Clone, Default)]
 struct Known {
     /// The open file, while an exporter has it.
     log: Weak<Mutex<Log>>,
@@ -42,28 +41,19 @@ impl Files {
         // `/dev/stdout` can be a file that has no name any more.
         let path = fs::canonicalize(&config.path).unwrap_or_else(|_| config.path.clone());
         // The predecessor has the lock. A rename or a link may have given its file another path.
-        let mut known = self.holder_of(&about).unwrap_or_else(|| {
-            let at_path = self.0.lock().get(&path).cloned();
-            at_path.unwrap_or_default()
-        });
-        if about.len() == 0 {
+        let shared = self.log_of(&about);
+        let known = match &shared {
             // The file that this process wrote was moved, or is empty.
-            known.written = Written::default();
-        }
-        let form = known.written.get();
-        if form.is_some_and(|form| *form != Form::of(config)) {
+            _ if about.len() == 0 => None,
+            Some(log) => Some(log.lock().written()),
+            None => self.0.lock().get(&path).map(|known| known.written.clone()),
+        };
+        let written = known.unwrap_or_default();
+        if written.get().is_some_and(|form| *form != Form::of(config)) {
             let why = "this run has written it in another format or compression: choose another path, or \
                        move the file";
             return Err(io::Error::other(why));
         }
-        let shared = known.log.upgrade().filter(|log| {
-            let mut log = log.lock();
-            let is_same = log.is(id_of(&about));
-            if is_same {
-                log.go_on(config, header, known.written.clone());
-            }
-            is_same
-        });
         let log = if let Some(log) = shared {
             log
         } else {
@@ -71,22 +61,26 @@ impl Files {
             if !is_inherited(&config.path) {
                 lock(&file)?;
             }
-            let log = Log::of_file(config, header, file, &about, known.written.clone());
-            Arc::new(Mutex::new(log))
+            Arc::new(Mutex::new(Log::of_file(config, header, file, &about)))
         };
-        known.log = Arc::downgrade(&log);
+        log.lock().go_on(config, header, written.clone());
+        let known = Known {
+            log: Arc::downgrade(&log),
+            written,
+        };
         self.0.lock().insert(path, known);
         Ok(log)
     }
 
-    /// What is known of a file that an exporter of this process has open.
-    fn holder_of(&self, about: &Metadata) -> Option<Known> {
+    /// The log of a file that an exporter of this process has open.
+    fn log_of(&self, about: &Metadata) -> Option<Arc<Mutex<Log>>> {
         // A slow write of one exporter must not make the others wait for the map.
-        let all: Vec<Known> = self.0.lock().values().cloned().collect();
-        let has_it = |known: &Known| {
-            let log = known.log.upgrade();
-            log.is_some_and(|log| log.lock().is(id_of(about)))
-        };
-        all.into_iter().find(has_it)
+        let open: Vec<_> = self
+            .0
+            .lock()
+            .values()
+            .filter_map(|known| known.log.upgrade())
+            .collect();
+        open.into_iter().find(|log| log.lock().is(id_of(about)))
     }
 }

@@ -169,18 +169,15 @@ impl Log {
         }
     }
 
-    /// A regular file, which the caller has locked.
+    /// A regular file, which the caller has locked. Call [`Self::go_on`] before the first write.
     pub(super) fn of_file(
         config: &FileExporterConfig,
         header: &'static str,
         file: File,
         about: &Metadata,
-        written: Written,
     ) -> Self {
         let mut log = Self::new(config, header, Box::new(file), about.len());
         log.id = Some(id_of(about));
-        log.truncates = !config.append && written.get().is_none();
-        log.written = written;
         log
     }
 
@@ -189,7 +186,11 @@ impl Log {
         self.id == Some(id)
     }
 
-    /// Applies the options of another exporter, which goes on with the file.
+    pub(super) fn written(&self) -> Written {
+        self.written.clone()
+    }
+
+    /// Applies the options of an exporter that writes the file from now on.
     pub(super) fn go_on(&mut self, config: &FileExporterConfig, header: &'static str, written: Written) {
         self.path.clone_from(&config.path);
         self.opening = Opening::of(config);
