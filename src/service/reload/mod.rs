@@ -113,7 +113,7 @@ impl Running {
         clashes: &[[String; 2]],
     ) -> Result<Changes, ReloadError> {
         fixed::check(from, to)?;
-        let _under_way = self.shared.reloads.begin();
+        let _guard = self.shared.reloads.begin();
         let services = self.shared.services.all();
         let nodes = self.metrics.nodes.iter();
         let peers: Vec<_> = nodes
@@ -130,13 +130,11 @@ impl Running {
         peers
             .into_iter()
             .for_each(|(ledger, labels)| ledger.goes_to(labels));
-        if failed.has_stopped {
+        let again = if failed.has_stopped {
             // A push of the first graph must not meet the third one.
             for generation in &self.past {
                 Wiring::ended(generation, Instant::now() + PUSHES_END).await;
             }
-        }
-        let again = if failed.has_stopped {
             // Members of both plans may run.
             let edges = PathEdges::of(&[from, to]);
             self.change(from, &edges, clashes).await.err()
@@ -193,9 +191,7 @@ impl Running {
             .for_each(|member| member.set_downstreams(DownstreamState::Leaving));
         self.name_heirs(ending, &change.graph.members);
         stop_in_pause(ending).await;
-        self.leaving.retain(|member| !has(ending, member));
-        self.stopped.extend(ending.iter().cloned());
-        self.succeed(ending);
+        self.note_stopped(ending);
     }
 
     /// Step 2.
@@ -248,10 +244,7 @@ impl Running {
         }
         self.name_heirs(&change.first, &change.graph.members);
         self.stop_first(&change.first).await;
-        self.members.retain(|member| !has(&change.first, member));
-        self.stopped.extend(change.first.iter().cloned());
-        // Queues on disk: the successors find what their predecessors held.
-        self.succeed(&change.first);
+        self.note_stopped(&change.first);
         for member in &change.late {
             member.set_downstreams(DownstreamState::Closed);
             if let Err(error) = self.start_new(member, START_IN_PAUSE).await {
@@ -264,6 +257,16 @@ impl Running {
             }
         }
         Ok(())
+    }
+
+    /// Notes members that have stopped before the commit.
+    fn note_stopped(&mut self, stopped: &[GraphMember]) {
+        for list in [&mut self.members, &mut self.leaving] {
+            list.retain(|member| !has(stopped, member));
+        }
+        self.stopped.extend(stopped.iter().cloned());
+        // Queues on disk: the successors find what their predecessors held.
+        self.succeed(stopped);
     }
 
     /// Lets the ledgers of members that have stopped count only once what their successors find on disk.
@@ -303,12 +306,8 @@ impl Running {
         // Receivers that start later and go on with a table that is shown.
         let late = change.late_receivers.iter();
         let heirs = late.filter(|new| old.iter().any(|member| new.shows_table_of(member)));
-        show_instead(
-            &shared,
-            &old,
-            &started.chain(heirs).collect::<Vec<_>>(),
-            &change.graph,
-        );
+        let new: Vec<_> = started.chain(heirs).collect();
+        show_instead(&shared, &old, &new, &change.graph);
         change.graph.connect(shared.wiring.next_number());
         self.past.push(shared.wiring.advance());
         shared.wiring.resume();
@@ -329,14 +328,9 @@ impl Running {
         stop_all(&change.receivers, &self.shared, Instant::now() + HANDOVER).await;
         self.members.retain(|member| !has(&change.receivers, member));
         for member in change.late_receivers {
-            let started = start_within(&member, START).await;
-            if let Err(error) = started {
-                stop_all(
-                    std::slice::from_ref(&member),
-                    &self.shared,
-                    Instant::now() + HANDOVER,
-                )
-                .await;
+            if let Err(error) = start_within(&member, START).await {
+                let failed = std::slice::from_ref(&member);
+                stop_all(failed, &self.shared, Instant::now() + HANDOVER).await;
                 return Err(Failed::late(error));
             }
             member.publish(&self.shared);
@@ -356,26 +350,24 @@ impl Running {
             end_watches(member.lifecycle().composites());
         }
         // Those that an earlier call has waited for must not take the time of the others.
-        let known = std::mem::take(&mut self.overdue).into_iter();
-        let new = std::mem::take(&mut self.past).into_iter();
-        let known = known.map(|generation| (generation, Instant::now()));
-        for (generation, limit) in known.chain(new.map(|generation| (generation, deadline))) {
-            if !Wiring::ended(&generation, limit).await {
-                self.overdue.push(generation);
+        for (generations, limit) in [
+            (std::mem::take(&mut self.overdue), Instant::now()),
+            (std::mem::take(&mut self.past), deadline),
+        ] {
+            for generation in generations {
+                if !Wiring::ended(&generation, limit).await {
+                    self.overdue.push(generation);
+                }
             }
         }
-        let have_ended = self.overdue.is_empty();
-        if !have_ended {
-            tracing::warn!("pushes into replaced components did not end in time");
-        }
-        for downstream in self
-            .members
-            .iter()
-            .flat_map(|member| member.downstreams.iter().flatten())
-        {
-            if have_ended {
+        if self.overdue.is_empty() {
+            let members = self.members.iter();
+            let downstreams = members.flat_map(|member| member.downstreams.iter().flatten());
+            for downstream in downstreams {
                 downstream.forget_before();
             }
+        } else {
+            tracing::warn!("pushes into replaced components did not end in time");
         }
         let mut leaving = std::mem::take(&mut self.leaving);
         // A second change may have appended its exporters to the receivers of the first.
@@ -383,11 +375,8 @@ impl Running {
         self.name_heirs(&leaving, &self.members);
         stop_all(&leaving, &self.shared, deadline).await;
         let is_gone = |path: &str| self.members.iter().all(|member| *member.path != *path);
-        for path in leaving
-            .iter()
-            .map(|member| &*member.path)
-            .filter(|path| is_gone(path))
-        {
+        let paths = leaving.iter().map(|member| &*member.path);
+        for path in paths.filter(|path| is_gone(path)) {
             self.shared.notices.set(path, Vec::new());
             self.shared.health.trouble(path, None);
             self.shared.health.hold(path, None);
