@@ -74,24 +74,15 @@ impl Change {
     ) -> Self {
         let members = graph.members.iter().filter(|member| !has(running, member));
         let (revived, fresh): (Vec<_>, Vec<_>) = members.cloned().partition(|member| has(leaving, member));
-        let mut ending = Vec::new();
-        for member in leaving.iter().filter(|member| !has(&revived, member)) {
-            let has_to = fresh.iter().any(|new| replaces_alone(new, member));
-            if has_to || ending.iter().any(|next| edges.lead(member, next)) {
-                ending.push(member.clone());
-            }
-        }
+        let gone = leaving.iter().filter(|member| !has(&revived, member));
+        let (ending, _) = split(gone, edges, |member| {
+            fresh.iter().any(|new| replaces_alone(new, member))
+        });
+        // Members that are kept push into the new graph.
         let old = running.iter().filter(|member| !has(&graph.members, member));
-        let (mut first, mut others) = (Vec::new(), Vec::new());
-        // A member starts after those that it pushes into. Members that are kept push into the new graph.
-        for member in old.cloned() {
-            let has_to = fresh.iter().any(|new| stops_first(new, &member, clashes));
-            if has_to || first.iter().any(|next| edges.lead(&member, next)) {
-                first.push(member);
-            } else {
-                others.push(member);
-            }
-        }
+        let (first, others) = split(old, edges, |member| {
+            fresh.iter().any(|new| stops_first(new, member, clashes))
+        });
         let (receivers, rest): (Vec<_>, Vec<_>) = others
             .into_iter()
             .partition(|member| member.class == Class::Receiver);
@@ -118,6 +109,24 @@ impl Change {
         }
         change
     }
+}
+
+/// Splits members in starting order: those that have to stop, with all that push into them, and the others.
+fn split<'a>(
+    members: impl Iterator<Item = &'a GraphMember>,
+    edges: &PathEdges,
+    has_to: impl Fn(&GraphMember) -> bool,
+) -> (Vec<GraphMember>, Vec<GraphMember>) {
+    let (mut stopping, mut others) = (Vec::new(), Vec::new());
+    // A member starts after those that it pushes into.
+    for member in members {
+        if has_to(member) || stopping.iter().any(|next| edges.lead(member, next)) {
+            stopping.push(member.clone());
+        } else {
+            others.push(member.clone());
+        }
+    }
+    (stopping, others)
 }
 
 /// Whether `old` has to stop before pushes go on, for `new` to start.
