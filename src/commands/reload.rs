@@ -84,7 +84,7 @@ impl Reloader<'_> {
         }
         let at = SystemTime::now();
         record(applied.is_ok(), at);
-        let result = match applied {
+        let (changed, is_same, error) = match applied {
             Ok((changes, is_same)) => {
                 let changed = lines(&changes);
                 if is_same {
@@ -92,27 +92,22 @@ impl Reloader<'_> {
                 } else {
                     tracing::info!(cause, changed = changed.join(", "), "the new configuration runs");
                 }
-                ReloadResult {
-                    at,
-                    cause,
-                    changed,
-                    is_same,
-                    error: None,
-                }
+                (changed, is_same, None)
             }
             Err(error) => {
                 let problems = error.trim_end();
                 tracing::error!(
                     "{cause}: the new configuration does not run, the old one runs on:\n{problems}"
                 );
-                ReloadResult {
-                    at,
-                    cause,
-                    changed: Vec::new(),
-                    is_same: false,
-                    error: Some(error),
-                }
+                (Vec::new(), false, Some(error))
             }
+        };
+        let result = ReloadResult {
+            at,
+            cause,
+            changed,
+            is_same,
+            error,
         };
         self.shared.reloads.note(result.clone());
         answers.give(&result);
