@@ -215,13 +215,10 @@ async fn run_until(
     let mut until = Box::pin(until(signals));
     let shared = reloader.shared.clone();
     loop {
-        let cause = tokio::select! {
-            () = &mut until => return Some(Instant::now()),
-            cause = shared.reloads.asked() => cause,
-        };
+        let reading = async { reloader.read(shared.reloads.asked().await).await };
         let read = tokio::select! {
             () = &mut until => return Some(Instant::now()),
-            read = reloader.read(cause) => read,
+            read = reading => read,
         };
         let Some(read) = read else { continue };
         let mut reload = std::pin::pin!(reloader.reload(read, running, telemetry));
