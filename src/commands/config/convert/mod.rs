@@ -165,7 +165,7 @@ fn check_output(args: &ConvertArgs) -> Result<(), Failure> {
         let message = "`--output` is the file to convert: choose another name";
         return Err(Failure::Message(message.to_owned()));
     }
-    if fs::metadata(output).is_ok_and(|metadata| metadata.is_file()) && !is_inherited(output) {
+    if output.exists() && !is_stream(output) {
         let name = output.display();
         return Err(Failure::Message(format!(
             "`--output`: {name} exists: remove it, or choose another name"
@@ -184,13 +184,16 @@ fn write(text: &str, output: Option<&Path>) -> Result<(), Failure> {
     }
 }
 
-/// Writes a new file that only the user may read, because it may have secrets. Pipes, devices and open files are there
-/// already.
+/// Writes a stream, or a new file that only the user may read, because it may have secrets.
 fn write_file(path: &Path, text: &str) -> io::Result<()> {
-    let is_there = fs::metadata(path).is_ok_and(|metadata| !metadata.is_file()) || is_inherited(path);
     let mut options = OpenOptions::new();
-    options.write(true).create_new(!is_there).mode(0o600);
+    options.write(true).create_new(!is_stream(path)).mode(0o600);
     options.open(path)?.write_all(text.as_bytes())
+}
+
+/// Whether a path is that of a pipe, a device or an open file, which are there before they are written.
+fn is_stream(path: &Path) -> bool {
+    is_inherited(path) || fs::metadata(path).is_ok_and(|metadata| !metadata.is_file())
 }
 
 /// `2 pipelines, 3 receivers, 1 exporter`.
