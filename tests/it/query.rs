@@ -363,7 +363,7 @@ service:
             let (code, out, said) = result(tidegate().args(arguments).args(["--endpoint", &endpoint]));
             assert_eq!((code, &*out), (Some(1), ""), "{arguments:?} at {port}: {said}");
             let expected =
-                format!("{endpoint} is not an admin endpoint: give the one of the admin extension\n");
+                format!("{endpoint} is not an admin endpoint: set `--endpoint` to that of the admin extension\n");
             assert!(said.ends_with(&expected), "{arguments:?} at {port}: {said}");
         }
     }

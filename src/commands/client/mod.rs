@@ -208,7 +208,7 @@ impl Client {
     fn no_admin(&self) -> Failure {
         let endpoint = &self.endpoint;
         Failure::Message(format!(
-            "{endpoint} is not an admin endpoint: give the one of the admin extension"
+            "{endpoint} is not an admin endpoint: set `--endpoint` to that of the admin extension"
         ))
     }
 
