@@ -87,9 +87,9 @@ pub(super) const CATALOGUE: &[Described] = metrics_table! {
     Basic Counter "otelcol_receiver_refused_metric_points" ["{datapoint}"] "Metric points that the pipelines refused; the sender still has them.";
     Basic Counter "otelcol_receiver_refused_spans" ["{span}"] "Spans that the pipelines refused; the sender still has them.";
     Basic Counter "otelcol_receiver_refused_log_records" ["{record}"] "Log records that the pipelines refused; the sender still has them.";
-    Basic Counter "otelcol_receiver_failed_metric_points" ["{datapoint}"] "Metric points that the receiver could not read; one for each request or message that can't be read.";
-    Basic Counter "otelcol_receiver_failed_spans" ["{span}"] "Spans that the receiver could not read; one for each request or message that can't be read.";
-    Basic Counter "otelcol_receiver_failed_log_records" ["{record}"] "Log records that the receiver could not read; one for each request or message that can't be read.";
+    Basic Counter "otelcol_receiver_failed_metric_points" ["{datapoint}"] "Metric points that the receiver could not read: a request or message that can't be read counts as one.";
+    Basic Counter "otelcol_receiver_failed_spans" ["{span}"] "Spans that the receiver could not read: a request or message that can't be read counts as one.";
+    Basic Counter "otelcol_receiver_failed_log_records" ["{record}"] "Log records that the receiver could not read: a request or message that can't be read counts as one.";
     Basic Counter "otelcol_exporter_sent_metric_points" ["{datapoint}"] "Metric points that the destination accepted.";
     Basic Counter "otelcol_exporter_sent_spans" ["{span}"] "Spans that the destination accepted.";
     Basic Counter "otelcol_exporter_sent_log_records" ["{record}"] "Log records that the destination accepted.";

@@ -113,6 +113,9 @@ fn the_counts_of_failed_items_say_what_a_request_counts() {
     for items in ["metric_points", "spans", "log_records"] {
         let described = find(&format!("otelcol_receiver_failed_{items}")).unwrap();
         let help = described.help;
-        assert!(help.contains("one for each request or message"), "{help}");
+        assert!(
+            help.contains("a request or message that can't be read counts as one"),
+            "{help}"
+        );
     }
 }
