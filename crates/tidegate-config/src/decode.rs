@@ -145,7 +145,7 @@ pub fn wrong_type<T: Decode>(node: &Node, cx: &mut Problems) -> Option<T> {
     None
 }
 
-/// How to write a string as a list. `None`: it is no short string, or needs quotes.
+/// How to write a short string as a list. `None` for other values, and for a string that needs quotes.
 fn as_list(node: &Node) -> Option<String> {
     const LONGEST: usize = 60;
     let scalar = node.scalar().filter(|scalar| scalar.kind == ScalarKind::Str)?;

@@ -350,14 +350,14 @@ impl Path {
         self.steps_upwards()
             .enumerate()
             .any(|(above, step)| match &step.name {
-                Name::Key(key) => matches(key) && !step.parent.holds_ids(above == 0),
+                Name::Key(key) => matches(key) && !step.parent.has_ids_as_keys(above == 0),
                 Name::Index(_) => false,
             })
     }
 
     /// Whether the keys below it are ids. Where components and pipelines are expected, the key of a value is an option at a
     /// wrong place.
-    fn holds_ids(&self, of_values: bool) -> bool {
+    fn has_ids_as_keys(&self, of_values: bool) -> bool {
         let path = self.to_string();
         let is_section = || Class::ALL.iter().any(|class| class.section() == path);
         path == "service::telemetry::logs::levels"

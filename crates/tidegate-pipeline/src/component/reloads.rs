@@ -75,7 +75,7 @@ pub struct ReloadGuard(());
 #[derive(Default)]
 pub struct Reloads {
     requests: Mutex<Requests>,
-    under_way: Mutex<Weak<ReloadGuard>>,
+    newest: Mutex<Weak<ReloadGuard>>,
     wake: Notify,
     closed: CancellationToken,
     past: Mutex<VecDeque<Arc<ReloadResult>>>,
@@ -139,13 +139,13 @@ impl Reloads {
     /// Begins a reload. It may return to the old plan until the value is dropped.
     pub fn begin(&self) -> Arc<ReloadGuard> {
         let reload = Arc::new(ReloadGuard(()));
-        *self.under_way.lock() = Arc::downgrade(&reload);
+        *self.newest.lock() = Arc::downgrade(&reload);
         reload
     }
 
     /// The newest reload, which may be over.
     pub fn newest(&self) -> Weak<ReloadGuard> {
-        self.under_way.lock().clone()
+        self.newest.lock().clone()
     }
 
     /// Adds a result to the history.
