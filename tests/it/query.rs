@@ -362,8 +362,9 @@ service:
             }
             let (code, out, said) = result(tidegate().args(arguments).args(["--endpoint", &endpoint]));
             assert_eq!((code, &*out), (Some(1), ""), "{arguments:?} at {port}: {said}");
-            let expected =
-                format!("{endpoint} is not an admin endpoint: set `--endpoint` to that of the admin extension\n");
+            let expected = format!(
+                "{endpoint} is not an admin endpoint: set `--endpoint` to that of the admin extension\n"
+            );
             assert!(said.ends_with(&expected), "{arguments:?} at {port}: {said}");
         }
     }
