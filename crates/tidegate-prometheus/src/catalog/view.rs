@@ -11,6 +11,7 @@ mod asked;
 mod borrowed;
 mod entry;
 mod exemplars;
+mod expositions;
 mod interner;
 mod listed;
 mod names;
@@ -21,7 +22,7 @@ mod select;
 mod shared;
 mod sources;
 mod state;
-mod styles;
+mod styled;
 mod targets;
 #[cfg(test)]
 mod tests;
@@ -31,9 +32,9 @@ use std::sync::{Arc, OnceLock, Weak};
 use std::time::{Duration, Instant};
 
 use parking_lot::{Mutex, MutexGuard};
-use tidegate_engine::{Attributes, Composite, Table, UnixNanos, clock};
+use tidegate_engine::{Table, UnixNanos, clock};
 use tidegate_promql::{
-    History, HistoryLimits, Instant as Answer, Labels, MAX_SAMPLES, Millis, NAME, Options, Patience, Query,
+    History, HistoryLimits, Instant as Answer, Labels, MAX_SAMPLES, Millis, Options, Patience, Query,
     Selection,
 };
 
@@ -43,6 +44,8 @@ pub use self::borrowed::{Borrowed, HistoryPage, LOAN_SAMPLES, MergedTables, Seri
 pub use self::entry::HistoryRule;
 use self::entry::ViewPass;
 pub use self::exemplars::Accepted;
+pub use self::expositions::Exposes;
+use self::expositions::Exposition;
 pub use self::listed::{Found, SeriesStats};
 pub use self::sources::Level;
 use self::sources::unnamed;
@@ -50,8 +53,6 @@ pub use self::state::NamedTable;
 use self::state::ViewState;
 use super::{Newcomers, Senders};
 use crate::Style;
-use crate::flat::identity;
-use crate::name::Kind;
 use tidegate_pipeline::component::shared::Registry;
 use tidegate_pipeline::component::{Account, Evaluate, Evaluation, Shared};
 use tidegate_pipeline::watch::Watched;
@@ -78,30 +79,6 @@ const NO_PAST: HistoryLimits = HistoryLimits {
     span_ms: 0,
     max_bytes: 0,
 };
-
-/// The tables that one exporter shows. The view calls it under its locks, so it must not ask the view.
-pub trait Exposes: Send + Sync {
-    /// The live tables that it shows, in order; its own is not among them.
-    fn live(&self) -> Vec<Arc<Table>>;
-
-    /// The exporter's own table.
-    fn own(&self) -> &Arc<Table>;
-}
-
-/// An exporter whose page queries see.
-struct Exposition {
-    exporter: Arc<str>,
-    style: Arc<Style>,
-    tables: Arc<dyn Exposes>,
-    /// Whether another instance has replaced it.
-    is_hidden: bool,
-}
-
-impl Exposition {
-    fn is_of(&self, tables: &dyn Exposes) -> bool {
-        std::ptr::addr_eq(Arc::as_ptr(&self.tables), std::ptr::from_ref(tables))
-    }
-}
 
 /// A view of the series of the gateway.
 pub struct View {
@@ -207,124 +184,6 @@ impl View {
 
     fn has_past(&self) -> bool {
         self.past.get().is_some()
-    }
-
-    /// Names tables in the style of this exporter. The first exporter that shows a table names it.
-    pub fn expose(&self, exporter: Arc<str>, style: Style, tables: Arc<dyn Exposes>) {
-        let style = Arc::new(style);
-        let exposition = Exposition {
-            exporter,
-            style,
-            tables,
-            is_hidden: false,
-        };
-        let mut all = self.expositions.lock();
-        all.push(exposition);
-    }
-
-    /// Forgets an exporter that has ended, by its tables.
-    pub fn conceal(&self, tables: &dyn Exposes) {
-        let mut all = self.expositions.lock();
-        all.retain(|one| !one.is_of(tables));
-    }
-
-    /// Hides an exporter from queries, or shows it again, by its tables. A reload hides the exporters that it replaces.
-    pub fn set_hidden(&self, tables: &dyn Exposes, is_hidden: bool) {
-        let mut all = self.expositions.lock();
-        let of_tables = all.iter_mut().filter(|one| one.is_of(tables));
-        of_tables.for_each(|one| one.is_hidden = is_hidden);
-    }
-
-    /// Lets the names of this exporter count before those of others.
-    pub fn prefer(&self, exporter: &str) {
-        let _ = self.preferred.set(exporter.to_owned());
-    }
-
-    /// All tables, each once, with the style that names their series.
-    pub fn named_tables(&self) -> Vec<NamedTable> {
-        // A reload changes this list and the tables of the exporters at one moment.
-        self.tables.inspect(|listed| self.named(listed))
-    }
-
-    fn named(&self, listed: &[Arc<Table>]) -> Vec<NamedTable> {
-        let expositions = self.expositions.lock();
-        let mut in_order: Vec<&Exposition> = expositions.iter().filter(|one| !one.is_hidden).collect();
-        // Stable: the others keep their order.
-        in_order.sort_by_key(|one| self.preferred.get().is_none_or(|name| **name != *one.exporter));
-        let mut all: Vec<NamedTable> = Vec::new();
-        let mut copied = Vec::new();
-        for exposition in in_order {
-            let own = exposition.tables.own();
-            for table in exposition.tables.live() {
-                show(&mut all, table, &exposition.style, Vec::new());
-            }
-            show(&mut all, own.clone(), &exposition.style, copied.clone());
-            copied.push(Arc::downgrade(own));
-        }
-        drop(expositions);
-        for table in listed {
-            show(&mut all, table.clone(), &self.plain, Vec::new());
-        }
-        all
-    }
-
-    /// All tables, each once.
-    pub fn tables(&self) -> Vec<Arc<Table>> {
-        self.named_tables().into_iter().map(|named| named.table).collect()
-    }
-
-    /// The names of a gauge in all exporters that queries see.
-    pub fn names_of_gauge(&self, name: &str) -> Vec<String> {
-        let styles = self.styles().into_iter();
-        let names = styles.filter_map(|style| style.naming.metric(name, "", Kind::Gauge));
-        names.collect()
-    }
-
-    /// The declared composites, with what queries call their gauges.
-    pub fn names_of_composites(&self) -> Vec<(Arc<Watched>, String)> {
-        let (tables, composites) = self.tables_and_composites();
-        self.names_among(&tables, composites)
-    }
-
-    /// All tables, and the declared composites. A reload changes both lists at one moment.
-    fn tables_and_composites(&self) -> (Vec<NamedTable>, Vec<Arc<Watched>>) {
-        self.tables
-            .inspect(|listed| (self.named(listed), self.composites.list()))
-    }
-
-    /// The names of composites whose tables are among these.
-    fn names_among(
-        &self,
-        tables: &[NamedTable],
-        composites: Vec<Arc<Watched>>,
-    ) -> Vec<(Arc<Watched>, String)> {
-        let styled = tables.iter().flat_map(|named| {
-            let attached = named.table.attached().into_iter();
-            attached.map(move |composite| (composite, &named.style))
-        });
-        let styled: Vec<(Arc<Composite>, &Arc<Style>)> = styled.collect();
-        let named = composites.into_iter().filter_map(|watched| {
-            let mut styled = styled.iter();
-            let style = styled.find(|(composite, _)| Arc::ptr_eq(composite, watched.composite()));
-            let style = style.map_or(&self.plain, |(_, style)| *style);
-            let name = style
-                .naming
-                .metric(&watched.declaration().name, "", Kind::Gauge)?;
-            Some((watched, name))
-        });
-        named.collect()
-    }
-
-    /// The labels of a composite's group in all exporters that queries see.
-    pub fn labels_of_group(&self, composite: &Composite, group: &Attributes) -> Vec<Labels> {
-        let series = composite.series(group.clone());
-        let styles = self.styles().into_iter();
-        let labels = styles.filter_map(|style| {
-            let (name, mut pairs) = identity(&series, &style)?;
-            pairs.push((NAME.to_owned(), name));
-            Some(pairs.into_iter().collect())
-        });
-        labels.collect()
     }
 
     /// Reads what a query that is asked now needs, and gives what it is to be computed over.
@@ -471,16 +330,5 @@ impl View {
     #[cfg(any(test, feature = "testing"))]
     pub fn series_count(&self) -> usize {
         self.state().entries().count()
-    }
-}
-
-/// Adds a table that is not there yet.
-fn show(all: &mut Vec<NamedTable>, table: Arc<Table>, style: &Arc<Style>, copied: Vec<Weak<Table>>) {
-    if !all.iter().any(|named| Arc::ptr_eq(&named.table, &table)) {
-        all.push(NamedTable {
-            table,
-            style: style.clone(),
-            copied,
-        });
     }
 }
