@@ -118,7 +118,7 @@ impl Aggregate {
         }
         let taking = tokio::task::spawn_blocking(move || {
             let tables: Vec<&Table> = predecessors.iter().map(|table| &**table).collect();
-            table.succeed_all(&tables)
+            table.succeed(&tables)
         });
         let taken = taking.await;
         let taken = taken.map_err(|error| {

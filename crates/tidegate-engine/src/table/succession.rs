@@ -33,16 +33,12 @@ impl Table {
         self.identify.is_none()
     }
 
-    /// Takes over the state of `old`, as far as equal rules make its series in both. This table must be empty and have no
-    /// way to identify streams. The caller ensures that neither table takes anything in meanwhile. `old` keeps its state,
-    /// and names this table as its [`Self::successor`].
-    pub fn succeed(self: &Arc<Self>, old: &Self) -> Restored {
-        self.succeed_all(&[old])
-    }
-
-    /// The same with several tables, of which each took over a part of the state of the next one: the newest is first. A
-    /// series moves from the first table that has it.
-    pub fn succeed_all(self: &Arc<Self>, tables: &[&Self]) -> Restored {
+    /// Takes over the state of these tables, as far as equal rules make their series here too. The newest is first: each took
+    /// over a part of the state of the next one. A series moves from the first table that has it.
+    ///
+    /// This table must be empty and have no way to identify streams. The caller ensures that no table takes anything in
+    /// meanwhile. The old tables keep their state, and name this one as their [`Self::successor`].
+    pub fn succeed(self: &Arc<Self>, tables: &[&Self]) -> Restored {
         let mut restored = Restored::default();
         let mut taken = Vec::new();
         // Sources of events make the series that they feed: all series that move have to be here before.

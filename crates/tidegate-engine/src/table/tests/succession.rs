@@ -7,7 +7,7 @@ use crate::table::Restored;
 
 fn replaced(old: &Table, rules: Vec<Rule>) -> (Arc<Table>, Restored) {
     let new = Arc::new(table(rules));
-    let restored = new.succeed(old);
+    let restored = new.succeed(&[old]);
     (new, restored)
 }
 
@@ -94,7 +94,7 @@ fn a_return_takes_what_the_newest_table_lacks_from_the_one_before() {
     let (second, _) = replaced(&old, rules(&[]));
     report(&second, "a", NOW + 2, [11, 5, 8, 12]);
     let third = Arc::new(table(rules(&["zone"])));
-    let restored = third.succeed_all(&[&second, &old]);
+    let restored = third.succeed(&[&second, &old]);
     assert_eq!((restored.series, restored.streams, restored.outdated), (4, 8, 1));
     let names = ["c{zone=z}", "u{}", "g{}", "x{zone=z}"];
     let shown = || names.map(|name| int(&third, name));
@@ -118,7 +118,7 @@ fn a_level_that_changed_under_other_rules_is_right_after_the_return() {
     let (second, _) = replaced(&old, rules(&[]));
     second.observe(&point(&pod, NOW, NOW + 2, 13), NOW + 2);
     let third = Arc::new(table(rules(&["zone"])));
-    third.succeed_all(&[&second, &old]);
+    third.succeed(&[&second, &old]);
     let shown = || [int(&third, "all{}"), int(&third, "some{zone=z}")];
     assert_eq!(shown(), [13, 13]);
     third.observe(&point(&pod, NOW, NOW + 3, 14), NOW + 3);
@@ -140,7 +140,7 @@ fn sources_of_events_keep_their_amounts_over_a_return() {
     let (second, _) = replaced(&old, rules(&[]));
     second.absorb(&events(&agent, &schema, &[(0, 2), (1, 1)]));
     let third = Arc::new(table(rules(&["node"])));
-    third.succeed_all(&[&second, &old]);
+    third.succeed(&[&second, &old]);
     let shown = || [int(&third, "open{node=n}"), int(&third, "hits{node=n}")];
     assert_eq!(shown(), [5, 31]);
     third.absorb(&events(&agent, &schema, &[(0, 1), (1, 1)]));
