@@ -225,12 +225,11 @@ impl View {
     pub fn record(&self, now: UnixNanos, spread: Duration, rest: &mut dyn FnMut(Duration) -> bool) {
         self.update_sources(now);
         let pass = self.pass(now, self.has_past());
-        let arrived = {
+        let (arrived, total) = {
             let mut state = self.state();
             state.follow(pass.time);
-            state.arrived
+            (state.arrived, state.len().max(1))
         };
-        let total = self.state().len().max(1);
         let (mut next, mut unrested) = (Some((0, 0)), 0);
         let mut begun = Instant::now();
         while let Some(from) = next {

@@ -73,26 +73,21 @@ impl ViewState {
         now: UnixNanos,
         pass: ViewPass<'_>,
     ) -> Option<(Key, usize)> {
-        let source = self.sources.get(number as usize)?;
-        let places = source.as_ref().map_or(0, |source| source.entries.len());
         let after = (number + 1, 0);
-        let end = match source {
-            None => return Some((after, 0)),
-            Some(ViewSource {
-                of: SourceContent::Composite { .. },
-                ..
-            }) => {
+        let Some(source) = self.sources.get(number as usize)? else {
+            return Some((after, 0));
+        };
+        let places = source.entries.len();
+        let end = match source.of {
+            SourceContent::Table { .. } => places as u32,
+            SourceContent::Composite { .. } => {
                 self.read_composite(number as usize, now, pass);
                 0
             }
-            Some(ViewSource {
-                of: SourceContent::Targets(_),
-                ..
-            }) => {
+            SourceContent::Targets(_) => {
                 self.read_targets(pass);
                 0
             }
-            Some(_) => places as u32,
         };
         let until = end.min(from.saturating_add(u32::try_from(count).unwrap_or(u32::MAX)));
         let keys: Vec<Key> = (from..until).map(|at| (number, at)).collect();
