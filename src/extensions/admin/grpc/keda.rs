@@ -116,13 +116,9 @@ impl Changes {
     async fn next(&mut self) {
         tokio::select! {
             () = self.changed.notified() => {}
-            Some(_) = self.following.join_next() => self.follow_none(),
+            // The composites have to be found again by their names.
+            Some(_) = self.following.join_next() => self.following = JoinSet::new(),
         }
-    }
-
-    /// Ends all tasks: the composites have to be found again by their names.
-    fn follow_none(&mut self) {
-        self.following = JoinSet::new();
     }
 
     /// Whether composites may be there that it does not follow.
