@@ -304,7 +304,7 @@ fn rule(chain: &[PathStep<'_>], keys: &[&str]) -> usize {
     let item = (2..inside).rev().find(|at| chain[*at].key.is_none());
     let is_rule = |at: &usize| {
         let list = keys[at - 1];
-        !["scrape_configs", "static_configs"].contains(&list) && !list.ends_with("_sd_configs")
+        list != JOBS && !is_discovery(list)
     };
     item.filter(is_rule).map_or(chain.len(), |at| at + 1)
 }
