@@ -10,13 +10,11 @@ use bytes::Bytes;
 use tempfile::TempDir;
 use tidegate_engine::{Attributes, Data, Limits, Rule, Table, Value};
 use tidegate_rules::{ActiveAlert, AlertState, SavedAlerts};
-use tidegate_wal::{Fsync, Quota, Rules as LogRules, Storage};
 
 use super::alertmanager::WaitingAlert;
 use super::*;
 use crate::batch::{Payload, Signal};
-use crate::component::services::Services;
-use crate::component::testing::{Sink, context, eventually, options};
+use crate::component::testing::{Sink, add_storage, context, eventually, options, storage};
 use crate::component::wall_now;
 use crate::prom::catalog::testing::point;
 use crate::telemetry::testing::recorder;
@@ -96,31 +94,26 @@ impl Rig {
         self.table.observe(&point, unix_now());
     }
 
-    /// Adds the storage extension `file_storage`.
-    fn add_storage(&self) {
-        let storage = Storage {
-            directory: self.directory.path().to_owned(),
-            rules: LogRules {
-                fsync: Fsync::Never,
-                segment_bytes: 4096,
-            },
-            quota: Quota::new(1 << 20),
-        };
-        let services = Services {
-            storage: Some(Arc::new(storage)),
-            ..Services::default()
-        };
-        self.base.shared.services.add("file_storage".to_owned(), services);
+    /// The extension, started, and its alert, which is pending.
+    async fn pending(&self) -> (RulesExtension, ActiveAlert) {
+        self.observe(9.0);
+        let rules = self.extension().unwrap();
+        start(&rules).await;
+        eventually("the alert is pending", || self.alerts().len() == 1);
+        (rules, self.alerts().remove(0))
+    }
+
+    fn groups(&self) -> Vec<Arc<GroupReport>> {
+        RuleReporters::of(&self.base.shared).groups()
     }
 
     /// Whether all groups were evaluated.
     fn is_evaluated(&self) -> bool {
-        let groups = RuleReporters::of(&self.base.shared).groups();
-        groups.iter().all(|group| group.evaluated.is_some())
+        self.groups().iter().all(|group| group.evaluated.is_some())
     }
 
     fn alerts(&self) -> Vec<ActiveAlert> {
-        let groups = RuleReporters::of(&self.base.shared).groups();
+        let groups = self.groups();
         let rules = groups.iter().flat_map(|group| &group.rules);
         rules.flat_map(|rule| rule.alerts.clone()).collect()
     }
@@ -175,11 +168,7 @@ async fn start(rules: &RulesExtension) {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_successor_takes_over_alerts_and_series() {
     let rig = Rig::new();
-    rig.observe(9.0);
-    let first = rig.extension().unwrap();
-    start(&first).await;
-    eventually("the alert is pending", || rig.alerts().len() == 1);
-    let before = rig.alerts().remove(0);
+    let (first, before) = rig.pending().await;
     assert_eq!(before.state, AlertState::Pending);
     assert!(!first.is_outdated());
     rig.write(&(RULES.to_owned() + "  - {record: zones, expr: count(depth)}\n"));
@@ -193,10 +182,8 @@ async fn a_successor_takes_over_alerts_and_series() {
         "the alert is shown before the first evaluation"
     );
     eventually("the new rule has run", || {
-        let groups = RuleReporters::of(&rig.base.shared).groups();
-        groups
-            .iter()
-            .any(|group| group.rules.len() == 3 && group.evaluated.is_some())
+        let mut groups = rig.groups().into_iter();
+        groups.any(|group| group.rules.len() == 3 && group.evaluated.is_some())
     });
     let after = rig.alerts().remove(0);
     assert_eq!(after.active_at, before.active_at);
@@ -207,17 +194,13 @@ async fn a_successor_takes_over_alerts_and_series() {
     let recorded = third.engine.recorded.clone();
     eventually("the series of removed rules end", || recorded.is_empty());
     third.stop(soon()).await;
-    assert!(RuleReporters::of(&rig.base.shared).groups().is_empty());
+    assert!(rig.groups().is_empty());
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_evaluation_that_outlasts_the_stop_hands_its_state_on() {
     let rig = Rig::new();
-    rig.observe(9.0);
-    let first = rig.extension().unwrap();
-    start(&first).await;
-    eventually("the alert is pending", || rig.alerts().len() == 1);
-    let before = rig.alerts().remove(0);
+    let (first, before) = rig.pending().await;
     let evaluation = LongEvaluation::of(&first.groups[0]);
     first.stop(Instant::now()).await;
     // With one more rule before them, the others keep their states.
@@ -230,13 +213,13 @@ async fn an_evaluation_that_outlasts_the_stop_hands_its_state_on() {
         std::slice::from_ref(&before),
         "the alert is shown during the evaluation"
     );
-    let shown = RuleReporters::of(&rig.base.shared).groups();
-    assert_eq!(shown[0].rules[2].alerts.len(), 1, "it is an alert of its rule");
+    assert_eq!(
+        rig.groups()[0].rules[2].alerts.len(),
+        1,
+        "it is an alert of its rule"
+    );
     evaluation.end();
-    eventually("the new rule has run", || {
-        let groups = RuleReporters::of(&rig.base.shared).groups();
-        groups[0].evaluated.is_some()
-    });
+    eventually("the new rule has run", || rig.is_evaluated());
     assert_eq!(rig.alerts().len(), 1);
     assert_eq!(rig.alerts().remove(0).active_at, before.active_at);
     second.stop(soon()).await;
@@ -245,7 +228,7 @@ async fn an_evaluation_that_outlasts_the_stop_hands_its_state_on() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_instance_that_was_never_evaluated_hands_on_what_it_took_over() {
     let rig = Rig::new();
-    rig.add_storage();
+    add_storage(&rig.base.shared, storage(rig.directory.path(), 1 << 20));
     rig.write(GROUPS);
     rig.observe(9.0);
     let first = rig.extension_with("storage: file_storage").unwrap();
@@ -292,18 +275,14 @@ async fn an_instance_that_was_never_evaluated_hands_on_what_it_took_over() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_failed_start_hands_on_what_it_has_taken_over() {
     let rig = Rig::new();
-    rig.observe(9.0);
-    let first = rig.extension().unwrap();
-    start(&first).await;
-    eventually("the alert is pending", || rig.alerts().len() == 1);
-    let before = rig.alerts();
+    let (first, before) = rig.pending().await;
     first.stop(soon()).await;
     let second = rig.extension_with("storage: missing").unwrap();
     second.start().await.unwrap_err();
     second.stop(soon()).await;
     let third = rig.extension().unwrap();
     start(&third).await;
-    assert_eq!(rig.alerts(), before);
+    assert_eq!(rig.alerts(), [before]);
     third.stop(soon()).await;
 }
 
@@ -403,7 +382,7 @@ async fn a_rule_with_more_series_than_max_alerts_fails_and_keeps_its_state() {
     eventually("the alert fires", || rig.alerts().len() == 1);
     rig.observe_in("y", 9.0);
     eventually("the rule fails", || {
-        let groups = RuleReporters::of(&rig.base.shared).groups();
+        let groups = rig.groups();
         let mut states = groups.iter().flat_map(|group| &group.rules);
         let is_refused = |why: &String| why.contains("2 series: `max_alerts` allows 1");
         states.any(|rule| rule.health.last_error.as_ref().is_some_and(is_refused))

@@ -4,11 +4,13 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by a panic")]
 
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
+use tidegate_wal::{Fsync, Quota, Rules, Storage};
 
 use super::services::Services;
 use super::{Cluster, Consumer, Context, Entry, EntryCounts, Flow, ReceiverContext, Refused, Shared};
@@ -112,6 +114,27 @@ pub fn add_cluster(shared: &Shared) -> Arc<Cluster> {
     cluster
 }
 
+/// Logs in a directory, of at most `limit` bytes.
+pub fn storage(directory: &Path, limit: u64) -> Arc<Storage> {
+    Arc::new(Storage {
+        directory: directory.to_owned(),
+        rules: Rules {
+            fsync: Fsync::Never,
+            segment_bytes: 4096,
+        },
+        quota: Quota::new(limit),
+    })
+}
+
+/// Adds a storage with the id `file_storage`.
+pub fn add_storage(shared: &Shared, storage: Arc<Storage>) {
+    let services = Services {
+        storage: Some(storage),
+        ..Services::default()
+    };
+    shared.services.add("file_storage".to_owned(), services);
+}
+
 /// Decodes options of type `C` from YAML, or returns the problems.
 ///
 /// # Errors
@@ -152,6 +175,12 @@ pub fn settings<C: tidegate_config::Decode + Send + Sync + 'static>(yaml: &str) 
     settings
         .filter(|_| !problems.has_errors())
         .unwrap_or_else(|| panic!("{problems}"))
+}
+
+/// Whether a future does not end within 50 ms. The future is dropped then; pass a reference to go on with it.
+pub async fn is_pending(future: impl Future) -> bool {
+    let limit = Duration::from_millis(50);
+    tokio::time::timeout(limit, future).await.is_err()
 }
 
 /// Waits until `done` returns true, for at most 10 s.

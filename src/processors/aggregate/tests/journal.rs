@@ -4,12 +4,11 @@
 
 use tempfile::TempDir;
 use tidegate_engine::Point;
-use tidegate_wal::{Fsync, Quota, Rules as LogRules, Storage};
 
 use super::*;
 use crate::batch::Encoded;
 use crate::component::PushAnswer;
-use crate::component::services::Services;
+use crate::component::testing::{add_storage, storage};
 
 const RULES: &str = "[{match: {name: taken}, by: [], name: out},
      {match: {name: hot, types: [event]}, by: [agent_name]},
@@ -27,19 +26,7 @@ fn stored(rules: &str, directory: &TempDir) -> Rig {
     let rig = rig(&format!(
         "{{rules: {rules}, storage: file_storage, interval: 1h}}"
     ));
-    let storage = Storage {
-        directory: directory.path().to_owned(),
-        rules: LogRules {
-            fsync: Fsync::Never,
-            segment_bytes: 4096,
-        },
-        quota: Quota::new(1 << 20),
-    };
-    let services = Services {
-        storage: Some(Arc::new(storage)),
-        ..Services::default()
-    };
-    rig.base.shared.services.add("file_storage".to_owned(), services);
+    add_storage(&rig.base.shared, storage(directory.path(), 1 << 20));
     rig
 }
 

@@ -2,14 +2,12 @@
 
 //! A destination whose queue has storage, and senders that wait for what becomes of their data.
 
-use std::path::Path;
-
 use parking_lot::Mutex;
 use tempfile::TempDir;
-use tidegate_wal::{Fsync, Quota, Rules, Storage};
+use tidegate_wal::Storage;
 
 use super::*;
-use crate::component::services::Services;
+use crate::component::testing::{add_storage, is_pending, storage};
 use crate::component::{Account, Entry, EntryCounts, Limit, Refused, Shared};
 
 /// Records the bytes of each request when it has a permit, and then gives the set answer.
@@ -63,17 +61,6 @@ fn queue(mode: StorageMode) -> QueueConfig {
     }
 }
 
-fn storage(directory: &Path, limit: u64) -> Arc<Storage> {
-    Arc::new(Storage {
-        directory: directory.to_owned(),
-        rules: Rules {
-            fsync: Fsync::Never,
-            segment_bytes: 4096,
-        },
-        quota: Quota::new(limit),
-    })
-}
-
 /// A gateway's run, started.
 async fn start(queue: QueueConfig, storage: Option<Arc<Storage>>) -> Run {
     let run = build(queue, storage);
@@ -85,11 +72,9 @@ fn build(queue: QueueConfig, storage: Option<Arc<Storage>>) -> Run {
     let mut delivery = delivery();
     delivery.queue = queue;
     let shared = Arc::new(Shared::default());
-    let services = Services {
-        storage,
-        ..Services::default()
-    };
-    shared.services.add("file_storage".to_owned(), services);
+    if let Some(storage) = storage {
+        add_storage(&shared, storage);
+    }
     let memory = shared.memory.clone();
     let mut cx = exporter_context("exporters::otlp/vendor");
     cx.base.shared = shared;
@@ -220,12 +205,10 @@ async fn a_stop_waits_for_the_log_of_a_start_that_was_dropped() {
             let _ = waits.recv();
             slow.set_spill(&at)
         };
-        let wait = Duration::from_millis(50);
-        let opened = tokio::time::timeout(wait, inner.opening.run(&inner.context, open)).await;
-        assert!(opened.is_err(), "the open has no end");
+        let opening = inner.opening.run(&inner.context, open);
+        assert!(is_pending(opening).await, "the open has no end");
         let mut stop = Box::pin(run.stop());
-        let stopped = tokio::time::timeout(wait, &mut stop).await;
-        assert!(stopped.is_err(), "the open goes on");
+        assert!(is_pending(&mut stop).await, "the open goes on");
         drop(opens);
         stop.await;
         // The log is free.
@@ -486,8 +469,7 @@ async fn a_sender_waits_for_room_in_a_full_blocking_queue() {
     run.send("batch 0").await.unwrap();
     let waiting = run.send("batch 1");
     tokio::pin!(waiting);
-    let early = tokio::time::timeout(Duration::from_millis(50), &mut waiting).await;
-    assert!(early.is_err(), "the queue is full: {early:?}");
+    assert!(is_pending(&mut waiting).await, "the queue is full");
     run.permit(2);
     waiting.await.unwrap();
     assert_eq!(run.got(2).await, texts(0..2));
