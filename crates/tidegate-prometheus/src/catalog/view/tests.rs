@@ -46,8 +46,13 @@ fn record(view: &View, now: UnixNanos) {
     view.record(now, Duration::ZERO, &mut |_| true);
 }
 
+/// A table that no list has.
+fn unlisted(owner: &str) -> Arc<Table> {
+    Arc::new(Table::new(owner, vec![Rule::newest()], Limits::default()))
+}
+
 pub(super) fn table(shared: &Shared) -> Arc<Table> {
-    let table = Arc::new(Table::new("test", vec![Rule::newest()], Limits::default()));
+    let table = unlisted("test");
     shared.tables.add(table.clone());
     table
 }

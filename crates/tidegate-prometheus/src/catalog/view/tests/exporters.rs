@@ -15,12 +15,16 @@ use crate::Style;
 
 struct Page {
     own: Arc<Table>,
-    live: Vec<Arc<Table>>,
+    /// A reload replaces them.
+    live: Mutex<Vec<Arc<Table>>>,
+    /// How often `live` was read.
+    reads: AtomicUsize,
 }
 
 impl Exposes for Page {
     fn live(&self) -> Vec<Arc<Table>> {
-        self.live.clone()
+        self.reads.fetch_add(1, SeqCst);
+        self.live.lock().clone()
     }
 
     fn own(&self) -> &Arc<Table> {
@@ -28,16 +32,18 @@ impl Exposes for Page {
     }
 }
 
-fn exporter(view: &View, name: &str, namespace: &str, live: &[Arc<Table>]) -> Arc<Table> {
-    let own = Arc::new(Table::new(name, vec![Rule::newest()], Limits::default()));
+/// The exporter `prometheus/{namespace}`.
+fn exporter(view: &View, namespace: &str, live: &[Arc<Table>]) -> Arc<Page> {
+    let name = format!("prometheus/{namespace}");
+    let page = Arc::new(Page {
+        own: unlisted(&name),
+        live: Mutex::new(live.to_vec()),
+        reads: AtomicUsize::new(0),
+    });
     let mut style = Style::default();
     style.naming.namespace = namespace.to_owned();
-    let page = Page {
-        own: own.clone(),
-        live: live.to_vec(),
-    };
-    view.expose(name.into(), style, Arc::new(page));
-    own
+    view.expose(name.into(), style, page.clone());
+    page
 }
 
 #[test]
@@ -45,14 +51,14 @@ fn a_table_counts_once_and_the_first_exporter_names_it() {
     for preferred in [None, Some("prometheus/b")] {
         let (view, shared) = view();
         let live = table(&shared);
-        let one = exporter(&view, "prometheus/a", "a", std::slice::from_ref(&live));
-        let two = exporter(&view, "prometheus/b", "b", std::slice::from_ref(&live));
+        let one = exporter(&view, "a", std::slice::from_ref(&live));
+        let two = exporter(&view, "b", std::slice::from_ref(&live));
         preferred.into_iter().for_each(|name| view.prefer(name));
         gauge(&live, "level", 1, START);
         // The same point reaches both exporters, another one only the second.
-        gauge(&one, "depth", 2, START);
-        gauge(&two, "depth", 2, START);
-        gauge(&two, "height", 3, START);
+        gauge(&one.own, "depth", 2, START);
+        gauge(&two.own, "depth", 2, START);
+        gauge(&two.own, "height", 3, START);
         let of = |query: &str| ask(&view, query, START);
         assert_eq!(of("count({__name__=~\".+\"})"), Some(3.0), "{preferred:?}");
         let (names, others) = match preferred {
@@ -83,43 +89,10 @@ fn a_table_counts_once_and_the_first_exporter_names_it() {
     }
 }
 
-/// A page whose table a reload replaces.
-struct ReloadedPage {
-    own: Arc<Table>,
-    live: Mutex<Arc<Table>>,
-}
-
-impl Exposes for ReloadedPage {
-    fn live(&self) -> Vec<Arc<Table>> {
-        vec![self.live.lock().clone()]
-    }
-
-    fn own(&self) -> &Arc<Table> {
-        &self.own
-    }
-}
-
-/// A page that counts how often its tables are read.
-struct CountedPage {
-    page: Page,
-    reads: AtomicUsize,
-}
-
-impl Exposes for CountedPage {
-    fn live(&self) -> Vec<Arc<Table>> {
-        self.reads.fetch_add(1, SeqCst);
-        self.page.live()
-    }
-
-    fn own(&self) -> &Arc<Table> {
-        self.page.own()
-    }
-}
-
 /// A table with a composite.
 fn composite() -> (Arc<Table>, Arc<Watched>) {
     let watched = Bench::new("depth", Vec::new()).watched;
-    let table = Arc::new(Table::new("test", vec![Rule::newest()], Limits::default()));
+    let table = unlisted("test");
     table.attach(watched.composite().clone());
     (table, watched)
 }
@@ -128,16 +101,7 @@ fn composite() -> (Arc<Table>, Arc<Watched>) {
 fn a_name_is_looked_up_in_tables_and_composites_of_one_moment() {
     let (view, shared) = view();
     let (table, watched) = composite();
-    let page = Arc::new(CountedPage {
-        page: Page {
-            own: Arc::new(Table::new("page", vec![Rule::newest()], Limits::default())),
-            live: vec![table.clone()],
-        },
-        reads: AtomicUsize::new(0),
-    });
-    let mut style = Style::default();
-    style.naming.namespace = "a".to_owned();
-    view.expose("prometheus/a".into(), style, page.clone());
+    let page = exporter(&view, "a", std::slice::from_ref(&table));
     shared.tables.add(table);
     shared.composites.add(watched);
     let query = Query::parse("depth").unwrap();
@@ -151,20 +115,15 @@ fn a_name_is_looked_up_in_tables_and_composites_of_one_moment() {
 #[test]
 fn a_composite_has_the_name_of_its_page_at_any_moment_of_a_reload() {
     const READS: usize = 1_000;
+    const RELOADS: usize = 100;
     let (view, shared) = view();
     let (one, two) = (composite(), composite());
-    let page = Arc::new(ReloadedPage {
-        own: Arc::new(Table::new("page", vec![Rule::newest()], Limits::default())),
-        live: Mutex::new(one.0.clone()),
-    });
-    let mut style = Style::default();
-    style.naming.namespace = "a".to_owned();
-    view.expose("prometheus/a".into(), style, page.clone());
+    let page = exporter(&view, "a", std::slice::from_ref(&one.0));
     shared.tables.add(one.0.clone());
     shared.composites.add(one.1.clone());
     let replace = |old: &(Arc<Table>, Arc<Watched>), new: &(Arc<Table>, Arc<Watched>)| {
         shared.tables.replace(std::slice::from_ref(&old.0), || {
-            *page.live.lock() = new.0.clone();
+            *page.live.lock() = vec![new.0.clone()];
             shared
                 .composites
                 .replace(std::slice::from_ref(&old.1), || vec![new.1.clone()]);
@@ -175,19 +134,39 @@ fn a_composite_has_the_name_of_its_page_at_any_moment_of_a_reload() {
         let all = view.names_of_composites().into_iter();
         all.map(|(_, name)| name).collect()
     };
-    let is_over = AtomicBool::new(false);
+    let (is_over, reloads) = (AtomicBool::new(false), AtomicUsize::new(0));
     let seen: BTreeSet<_> = std::thread::scope(|scope| {
-        scope.spawn(|| {
+        let reloading = scope.spawn(|| {
             while !is_over.load(SeqCst) {
                 replace(&one, &two);
                 replace(&two, &one);
+                reloads.fetch_add(2, SeqCst);
             }
         });
-        let seen = (0..READS).map(|_| names()).collect();
+        let (mut seen, mut reads) = (BTreeSet::new(), 0);
+        // Both threads do their part, however the machine shares its time.
+        while (reads < READS || reloads.load(SeqCst) < RELOADS) && !reloading.is_finished() {
+            seen.insert(names());
+            reads += 1;
+        }
         is_over.store(true, SeqCst);
         seen
     });
     assert_eq!(seen, BTreeSet::from([vec!["a_depth".to_owned()]]));
+}
+
+/// A table of the list and its successor. `level` is 1 in the first one and 2 in the second.
+fn successive(shared: &Shared) -> [Arc<Table>; 2] {
+    let (old, new) = (table(shared), unlisted("test"));
+    gauge(&old, "level", 1, START);
+    gauge(&new, "level", 2, START);
+    [old, new]
+}
+
+fn reload(shared: &Shared, [old, new]: &[Arc<Table>; 2]) {
+    shared
+        .tables
+        .replace(std::slice::from_ref(old), || vec![new.clone()]);
 }
 
 #[test]
@@ -198,10 +177,7 @@ fn a_reader_from_before_a_reload_does_not_undo_the_view_of_a_later_one() {
     ];
     for older in older {
         let (view, shared) = view();
-        let old = table(&shared);
-        let new = Arc::new(Table::new("test", vec![Rule::newest()], Limits::default()));
-        gauge(&old, "level", 1, START);
-        gauge(&new, "level", 2, START);
+        let tables = successive(&shared);
         assert_eq!(ask(&view, "level", START), Some(1.0));
         let query = Query::parse("level").unwrap();
         std::thread::scope(|scope| {
@@ -211,9 +187,7 @@ fn a_reader_from_before_a_reload_does_not_undo_the_view_of_a_later_one() {
             while view.waiting.load(SeqCst) == 0 {
                 std::thread::yield_now();
             }
-            shared
-                .tables
-                .replace(std::slice::from_ref(&old), || vec![new.clone()]);
+            reload(&shared, &tables);
             let pass = view.pass(START, false);
             state.update_sources(&view.named_tables(), pass);
             state.read_asked(&query.selections(), START, pass);
@@ -227,14 +201,8 @@ fn a_reader_from_before_a_reload_does_not_undo_the_view_of_a_later_one() {
 fn a_hidden_exporter_names_nothing_until_it_is_shown_again() {
     let (view, shared) = view();
     let live = table(&shared);
-    let page = Arc::new(Page {
-        own: Arc::new(Table::new("page", vec![Rule::newest()], Limits::default())),
-        live: vec![live.clone()],
-    });
-    let mut style = Style::default();
-    style.naming.namespace = "a".to_owned();
-    view.expose("prometheus/a".into(), style, page.clone());
-    exporter(&view, "prometheus/b", "b", std::slice::from_ref(&live));
+    let page = exporter(&view, "a", std::slice::from_ref(&live));
+    exporter(&view, "b", std::slice::from_ref(&live));
     gauge(&live, "level", 1, START);
     gauge(&page.own, "depth", 2, START);
     for is_hidden in [false, true, false] {
@@ -255,15 +223,10 @@ fn a_hidden_exporter_names_nothing_until_it_is_shown_again() {
 fn a_query_finds_tables_that_another_reader_has_registered_since() {
     for text in ["level", "{__name__=~\"le.*\"}"] {
         let (view, shared) = view();
-        let old = table(&shared);
-        let new = Arc::new(Table::new("test", vec![Rule::newest()], Limits::default()));
-        gauge(&old, "level", 1, START);
-        gauge(&new, "level", 2, START);
+        let tables = successive(&shared);
         let query = Query::parse(text).unwrap();
         let asked = view.ask(START, &query.selections());
-        shared
-            .tables
-            .replace(std::slice::from_ref(&old), || vec![new.clone()]);
+        reload(&shared, &tables);
         assert_eq!(ask(&view, "other", START), None);
         let answer = query.instant(&asked, millis(START)).unwrap();
         assert_eq!(one(answer), Some(2.0), "{text}");
