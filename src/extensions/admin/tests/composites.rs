@@ -207,7 +207,7 @@ async fn a_long_poll_ends_when_a_reload_replaces_its_composite() {
     let waiting = tokio::spawn(async move { fetch(&endpoint, "GET", &path).await });
     until(|| bench.is_followed()).await;
     let mut successor = Bench::new("queue_depth", Vec::new());
-    successor.observe("m", 4.0);
+    successor.observe("m", 5.0);
     let composites = &admin.base.shared.composites;
     composites.replace(std::slice::from_ref(&bench.watched), || {
         vec![successor.watched.clone()]
@@ -217,9 +217,12 @@ async fn a_long_poll_ends_when_a_reload_replaces_its_composite() {
     let (status, body) = answered.expect("an answer before the end of the wait").unwrap();
     let answers: Value = serde_json::from_str(&body).unwrap();
     assert_eq!(
-        (status, &answers[0]["name"], answers.as_array().unwrap().len()),
-        (200, &json!("queue_depth"), 1)
+        (status, &answers[0]["value"], answers.as_array().unwrap().len()),
+        (200, &json!(4.0), 1),
+        "the values of the old composite"
     );
+    let (_, again) = get(&admin, "/api/v1/composites/queue_depth").await;
+    assert_eq!(again[0]["value"], 5.0, "the next request finds the new one");
     admin.stop(Instant::now() + PATIENCE).await;
 }
 
