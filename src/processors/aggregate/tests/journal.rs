@@ -235,10 +235,10 @@ async fn data_after_the_stop_is_refused_or_counted_as_dropped() {
     assert_eq!(rig.ledger.balance().dropped[Reason::Shutdown as usize], 3);
 }
 
-/// A reload that fails starts an instance with other rules, and then one with the old rules.
+/// A reload that fails starts an instance with other rules, and then one with the old rules. One that succeeds is over while
+/// the instance with the other rules runs.
 #[tokio::test]
 async fn a_reload_keeps_the_totals_that_changed_rules_drop_until_it_is_over() {
-    let directory = tempfile::tempdir().unwrap();
     let rules = |name: &str| {
         format!(
             "[{{match: {{name: hits}}, name: {name}, by: []}},
@@ -249,30 +249,31 @@ async fn a_reload_keeps_the_totals_that_changed_rules_drop_until_it_is_over() {
         let kinds = ["hits", "calls"].map(|name| kind(name, Instrument::Counter, &[]));
         events("a", kinds.into(), values)
     };
-    let totals = |rig: &Rig, names: [&str; 2]| {
+    let totals = |rig: &Rig| {
         let shown = show(&rig.aggregate.absorber.table);
-        names.map(|name| shown.get(name).map(|value| value.number().unwrap().as_f64()))
+        ["hits_total{}", "calls_total{}"]
+            .map(|name| shown.get(name).map(|value| value.number().unwrap().as_f64()))
     };
     let soon = || Instant::now() + Duration::from_secs(30);
-    let first = stored(&rules("hits"), &directory);
-    first.aggregate.start().await.unwrap();
-    first.send(of(&[(0, 5), (1, 2)])).await.unwrap();
-    let second = stored(&rules("strokes"), &directory);
-    let reload = second.base.shared.reloads.begin();
-    first.aggregate.stop(soon()).await;
-    second.aggregate.start().await.unwrap();
-    assert_eq!(
-        totals(&second, ["hits_total{}", "calls_total{}"]),
-        [None, Some(2.0)]
-    );
-    second.send(of(&[(0, 1), (1, 1)])).await.unwrap();
-    second.aggregate.stop(soon()).await;
-    drop(reload);
-    let third = stored(&rules("hits"), &directory);
-    third.aggregate.start().await.unwrap();
-    assert_eq!(
-        totals(&third, ["hits_total{}", "calls_total{}"]),
-        [Some(6.0), Some(3.0)]
-    );
-    third.aggregate.stop(soon()).await;
+    for (fails, expected) in [(true, [Some(6.0), Some(3.0)]), (false, [None, Some(3.0)])] {
+        let directory = tempfile::tempdir().unwrap();
+        let first = stored(&rules("hits"), &directory);
+        first.aggregate.start().await.unwrap();
+        first.send(of(&[(0, 5), (1, 2)])).await.unwrap();
+        let second = stored(&rules("strokes"), &directory);
+        let reload = Some(second.base.shared.reloads.begin());
+        first.aggregate.stop(soon()).await;
+        second.aggregate.start().await.unwrap();
+        assert_eq!(totals(&second), [None, Some(2.0)]);
+        second.send(of(&[(0, 1), (1, 1)])).await.unwrap();
+        // A success ends here.
+        let reload = reload.filter(|_| fails);
+        second.aggregate.stop(soon()).await;
+        drop(reload);
+        // The old rules again: after the failure, or after a restart.
+        let third = stored(&rules("hits"), &directory);
+        third.aggregate.start().await.unwrap();
+        assert_eq!(totals(&third), expected, "fails: {fails}");
+        third.aggregate.stop(soon()).await;
+    }
 }
