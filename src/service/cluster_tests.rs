@@ -5,22 +5,19 @@
 use std::os::unix::net::UnixDatagram;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use serde_json::Value;
 use tidegate_cluster::ClusterEngine;
 use tidegate_cluster::local::LocalEngine;
 use tokio::runtime::{Builder, Runtime};
 
-use super::{Graph, Running};
-use crate::commands::load;
+use super::Running;
+use super::testing::{DRAIN, graph, plan};
 use crate::component::Shared;
 use crate::component::testing::eventually;
-use crate::config::Loader;
 use crate::net::Endpoint;
 use crate::net::pages::testing::fetch;
-
-const DRAIN: Duration = Duration::from_secs(10);
 
 /// A gateway with a runtime of its own.
 struct TestGateway {
@@ -36,11 +33,8 @@ impl TestGateway {
             .enable_all()
             .build()
             .unwrap();
-        let loaded = load::load_from(Loader::default().config(&format!("yaml:\n{yaml}")));
-        let loaded = loaded.unwrap_or_else(|_| panic!("{yaml} should load"));
         let shared = Arc::new(Shared::default());
-        let graph = Graph::build(&loaded.plan, &shared)
-            .unwrap_or_else(|errors| panic!("{yaml} should build: {errors:?}"));
+        let graph = graph(&plan(yaml), &shared);
         for (_, cluster) in shared.services.clusters() {
             cluster.set_engine(Some(engine.clone()));
         }

@@ -43,21 +43,17 @@ pub(super) fn check(plan: &Plan) -> Vec<BuildError> {
 #[cfg(test)]
 mod tests {
     use super::check;
-    use crate::commands::load;
-    use crate::config::Loader;
+    use crate::service::testing::plan;
 
     fn messages(pipelines: &str) -> Vec<String> {
         let yaml = format!(
-            "yaml:
-extensions: {{cluster: {{name: test, engine: {{local: {{}}}}}}}}
+            "extensions: {{cluster: {{name: test, engine: {{local: {{}}}}}}}}
 receivers: {{partials: {{cluster: cluster}}, nop: {{}}}}
 exporters: {{partials/a: {{cluster: cluster}}, nop: {{}}}}
 connectors: {{forward: {{}}}}
 service: {{extensions: [cluster], pipelines: {pipelines}}}"
         );
-        let loaded = load::load_from(Loader::default().config(&yaml));
-        let loaded = loaded.unwrap_or_else(|_| panic!("{yaml} should load"));
-        let errors = check(&loaded.plan).into_iter();
+        let errors = check(&plan(&yaml)).into_iter();
         errors.map(|error| error.error.to_string()).collect()
     }
 

@@ -18,6 +18,8 @@ pub mod plan;
 pub mod reload;
 pub mod running;
 mod tables;
+#[cfg(test)]
+mod testing;
 mod writers;
 
 pub use graph::Graph;

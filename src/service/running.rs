@@ -133,29 +133,25 @@ mod tests {
     use std::net::TcpListener;
 
     use super::*;
-    use crate::commands::load;
     use crate::component::reloads::NotReloaded;
-    use crate::config::Loader;
+    use crate::service::testing::{DRAIN, graph, plan};
 
     #[tokio::test]
     async fn a_start_that_fails_answers_requests_for_a_reload() {
         let taken = TcpListener::bind("127.0.0.1:0").unwrap();
         let yaml = format!(
-            "yaml:
-receivers: {{otlp: {{protocols: {{http: {{endpoint: \"{}\"}}}}}}}}
+            "receivers: {{otlp: {{protocols: {{http: {{endpoint: \"{}\"}}}}}}}}
 exporters: {{nop: {{}}}}
 service: {{pipelines: {{logs: {{receivers: [otlp], exporters: [nop]}}}}}}",
             taken.local_addr().unwrap()
         );
-        let loaded =
-            load::load_from(Loader::default().config(&yaml)).unwrap_or_else(|_| panic!("{yaml} should load"));
         let shared = Arc::new(Shared::default());
-        let graph = Graph::build(&loaded.plan, &shared).unwrap_or_else(|errors| panic!("{errors:?}"));
+        let graph = graph(&plan(&yaml), &shared);
         shared.reloads.support();
         let asking = shared.clone();
         let asked = tokio::spawn(async move { asking.reloads.ask("POST /-/reload").await });
         shared.reloads.asked().await;
-        let started = Running::start(graph, shared, Duration::from_secs(10)).await;
+        let started = Running::start(graph, shared, DRAIN).await;
         assert!(started.is_err(), "the port is taken");
         assert_eq!(asked.await.unwrap(), Err(NotReloaded::Stopping));
     }

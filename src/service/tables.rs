@@ -75,21 +75,18 @@ impl TableReaders {
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
-    use std::time::Duration;
 
-    use crate::commands::load;
     use crate::component::Shared;
-    use crate::config::Loader;
     use crate::prom::catalog::View;
     use crate::prom::name::Kind;
-    use crate::service::{Graph, Running};
+    use crate::service::Running;
+    use crate::service::testing::{DRAIN, graph, plan};
 
     /// The tables of processors, each with the name of a gauge `x` in the exporter that shows it: `a_x`, `b_x`, or
     /// `x` if no exporter shows it.
     fn shown(pipelines: &str) -> Vec<(String, String)> {
         let yaml = format!(
-            "yaml:
-receivers: {{uds/a: {{datagram: {{path: /tmp/a}}}}, uds/b: {{datagram: {{path: /tmp/b}}}}}}
+            "receivers: {{uds/a: {{datagram: {{path: /tmp/a}}}}, uds/b: {{datagram: {{path: /tmp/b}}}}}}
 processors:
   aggregate: {{rules: [{{match: {{name: hits}}, by: []}}]}}
   aggregate/second: {{rules: [{{match: {{name: calls}}, by: []}}]}}
@@ -102,11 +99,8 @@ exporters:
 connectors: {{forward: {{}}, forward/edited: {{}}}}
 service: {{pipelines: {pipelines}}}"
         );
-        let loaded =
-            load::load_from(Loader::default().config(&yaml)).unwrap_or_else(|_| panic!("{yaml} should load"));
         let shared = Arc::new(Shared::default());
-        let graph = Graph::build(&loaded.plan, &shared)
-            .unwrap_or_else(|errors| panic!("{yaml} should build: {errors:?}"));
+        let graph = graph(&plan(&yaml), &shared);
         graph.show_tables();
         for member in &graph.members {
             member.publish(&shared);
@@ -152,22 +146,16 @@ service: {{pipelines: {pipelines}}}"
         assert_eq!(all, [one("aggregate@metrics/a", "b_x")]);
     }
 
-    /// The time limit of a stop.
-    const DRAIN: Duration = Duration::from_secs(10);
-
     /// Runs a pipeline with one processor.
     async fn run(processor: &str, shared: &Arc<Shared>) -> Running {
         let (id, _) = processor.split_once(':').unwrap();
         let yaml = format!(
-            "yaml:
-receivers: {{nop: {{}}}}
+            "receivers: {{nop: {{}}}}
 processors: {{{processor}}}
 exporters: {{nop: {{}}}}
 service: {{pipelines: {{metrics: {{receivers: [nop], processors: [{id}], exporters: [nop]}}}}}}"
         );
-        let loaded =
-            load::load_from(Loader::default().config(&yaml)).unwrap_or_else(|_| panic!("{yaml} should load"));
-        let graph = Graph::build(&loaded.plan, shared).unwrap_or_else(|errors| panic!("{errors:?}"));
+        let graph = graph(&plan(&yaml), shared);
         assert!(shared.tables.list().is_empty() && shared.composites.list().is_empty());
         Running::start(graph, shared.clone(), DRAIN).await.unwrap()
     }

@@ -117,29 +117,25 @@ pub(super) fn exporters(plan: &Plan, from: &PipelineId) -> BTreeSet<ComponentId>
 
 #[cfg(test)]
 mod tests {
-    use crate::commands::load;
     use crate::component::Shared;
-    use crate::config::Loader;
     use crate::service::Graph;
+    use crate::service::testing::plan;
     use std::sync::Arc;
 
     /// Errors, and warnings, of two pipelines with these processors and exporters, and of one pipeline with both.
     fn found(processors: &str, pipelines: &str) -> (Vec<String>, Vec<String>) {
         let yaml = format!(
-            "yaml:
-receivers: {{uds/a: {{datagram: {{path: /tmp/a}}}}, uds/b: {{datagram: {{path: /tmp/b}}}}}}
+            "receivers: {{uds/a: {{datagram: {{path: /tmp/a}}}}, uds/b: {{datagram: {{path: /tmp/b}}}}}}
 processors: {processors}
 exporters: {{prometheus: {{endpoint: \"localhost:1\"}}, prometheus/other: {{endpoint: \"localhost:2\"}}}}
 connectors: {{forward: {{}}}}
 service: {{pipelines: {pipelines}}}"
         );
-        let loaded =
-            load::load_from(Loader::default().config(&yaml)).unwrap_or_else(|_| panic!("{yaml} should load"));
         let messages = |list: Vec<super::BuildError>| {
             let message = |one: super::BuildError| format!("{}: {}", one.id, one.error.message);
             list.into_iter().map(message).collect::<Vec<_>>()
         };
-        match Graph::build(&loaded.plan, &Arc::new(Shared::default())) {
+        match Graph::build(&plan(&yaml), &Arc::new(Shared::default())) {
             Ok(graph) => (Vec::new(), messages(graph.warnings)),
             Err(errors) => (messages(errors), Vec::new()),
         }

@@ -219,11 +219,11 @@ impl<'a> Builder<'a> {
 mod tests {
     use std::sync::Arc;
 
-    use crate::commands::load;
     use crate::component::{ConnectorFactory, Factory, Shared};
-    use crate::config::{Class, Loader};
+    use crate::config::Class;
     use crate::connectors::forward;
     use crate::service::Graph;
+    use crate::service::testing::plan;
 
     static BROKEN: ConnectorFactory = Factory {
         kind: forward::FACTORY.kind,
@@ -237,21 +237,20 @@ mod tests {
 
     #[test]
     fn a_connector_that_can_not_be_built_is_one_error() {
-        let yaml = "yaml:
-receivers: {nop: {}}
+        let mut plan = plan(
+            "receivers: {nop: {}}
 exporters: {nop: {}}
 connectors: {forward: {}}
 service:
   pipelines:
     logs/a: {receivers: [nop], exporters: [forward]}
     logs/b: {receivers: [nop], exporters: [forward, nop]}
-    logs/end: {receivers: [forward], exporters: [nop]}";
-        let mut loaded =
-            load::load_from(Loader::default().config(yaml)).unwrap_or_else(|_| panic!("{yaml} should load"));
-        for planned in loaded.plan.connectors.values_mut() {
+    logs/end: {receivers: [forward], exporters: [nop]}",
+        );
+        for planned in plan.connectors.values_mut() {
             planned.factory = &BROKEN;
         }
-        let built = Graph::build(&loaded.plan, &Arc::new(Shared::default()));
+        let built = Graph::build(&plan, &Arc::new(Shared::default()));
         let errors = built.err().unwrap_or_default();
         let found: Vec<_> = errors
             .iter()

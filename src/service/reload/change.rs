@@ -164,17 +164,15 @@ pub(super) fn has(members: &[GraphMember], one: &GraphMember) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::commands::load;
     use crate::component::Shared;
     use crate::component::graph_metrics::GraphMetrics;
-    use crate::config::Loader;
     use crate::service::plan::Plan;
+    use crate::service::testing::{self, graph};
 
     /// A pipeline that ends in an aggregate with its state on disk.
     fn plan(port: u16, processors: &str, interval: &str) -> Plan {
         let yaml = format!(
-            "yaml:
-extensions: {{file_storage: {{directory: state}}}}
+            "extensions: {{file_storage: {{directory: state}}}}
 receivers:
   nop: {{}}
   otlp: {{protocols: {{http: {{endpoint: \"127.0.0.1:{port}\"}}}}}}
@@ -189,24 +187,15 @@ service:
     metrics: {{receivers: [otlp, nop], processors: [{processors}], exporters: [nop]}}
     logs: {{receivers: [nop], processors: [resource], exporters: [nop]}}"
         );
-        let loaded = load::load_from(Loader::default().config(&yaml));
-        loaded.unwrap_or_else(|_| panic!("{yaml} should load")).plan
+        testing::plan(&yaml)
     }
 
     fn change(from: &Plan, to: &Plan) -> Change {
         let shared = Arc::new(Shared::default());
-        let built = |graph: Result<Graph, Vec<BuildError>>| {
-            graph.unwrap_or_else(|errors| panic!("should be built: {errors:?}"))
-        };
-        let old = built(Graph::build(from, &shared));
+        let old = graph(from, &shared);
         let running: Vec<_> = old.members.iter().collect();
-        let new = built(Graph::rebuild(
-            to,
-            &shared,
-            &running,
-            &[],
-            &GraphMetrics::default(),
-        ));
+        let new = Graph::rebuild(to, &shared, &running, &[], &GraphMetrics::default());
+        let new = new.unwrap_or_else(|errors| panic!("should be built: {errors:?}"));
         Change::of(new, (&old.members, &PathEdges::of(&[from])), &[], &[])
     }
 

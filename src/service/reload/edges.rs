@@ -60,13 +60,11 @@ fn ends(plan: &Plan, ids: &[ComponentId], class: Class) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::commands::load;
-    use crate::config::Loader;
+    use crate::service::testing::plan;
 
     #[test]
     fn edges_lead_through_processors_and_connectors() {
-        let yaml = "yaml:
-receivers: {nop: {}}
+        let yaml = "receivers: {nop: {}}
 processors: {resource: {attributes: [{key: a, value: b, action: insert}]}, batch: {}}
 exporters: {nop: {}}
 connectors: {forward: {}}
@@ -74,9 +72,7 @@ service:
   pipelines:
     logs/a: {receivers: [nop], processors: [resource, batch], exporters: [forward, nop]}
     logs/b: {receivers: [forward], exporters: [nop]}";
-        let loaded = load::load_from(Loader::default().config(yaml));
-        let plan = loaded.unwrap_or_else(|_| panic!("{yaml} should load")).plan;
-        let edges = PathEdges::of(&[&plan]).0;
+        let edges = PathEdges::of(&[&plan(yaml)]).0;
         let pairs = edges
             .iter()
             .flat_map(|(one, next)| next.iter().map(move |other| [&**one, &**other]));

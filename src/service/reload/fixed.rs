@@ -113,11 +113,9 @@ pub(super) fn check(from: &Plan, to: &Plan) -> Result<(), ReloadError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::commands::load;
-    use crate::config::Loader;
+    use crate::service::testing::plan;
 
-    const YAML: &str = "yaml:
-extensions:
+    const YAML: &str = "extensions:
   bearertokenauth: {token: secret}
   admin: {auth: {authenticator: bearertokenauth}}
   cluster: {name: a, engine: {local: {}}}
@@ -127,11 +125,6 @@ exporters: {partials: {cluster: cluster, producer: a}}
 service:
   extensions: [health_check, bearertokenauth, admin, cluster]
   pipelines: {metrics: {receivers: [nop], exporters: [partials]}}";
-
-    fn plan(yaml: &str) -> Plan {
-        let loaded = load::load_from(Loader::default().config(yaml));
-        loaded.unwrap_or_else(|_| panic!("{yaml} should load")).plan
-    }
 
     #[test]
     fn every_part_that_a_reload_refuses_is_named_before() {
