@@ -2,46 +2,45 @@
 
 //! Reloads that are refused, and the names that queries know after a reload.
 
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpListener};
 
+use async_trait::async_trait;
 use tidegate_engine::{Attributes, Data, Value, clock};
 use tidegate_promql::{Instant as Answer, NAME, Query};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
 
 use super::*;
-use crate::batch::Signal;
-use crate::commands::load;
-use crate::component::unix_now;
-use crate::config::Loader;
+use crate::batch::{Batch, Signal};
+use crate::component::{Exporter, ExporterFactory, Factory, Flow, Lifecycle, Refused, unix_now};
 use crate::delivery::testing::opaque;
+use crate::exporters::nop;
 use crate::prom::catalog::testing::point;
 use crate::prom::catalog::{View, millis};
-
-const DRAIN: Duration = Duration::from_secs(10);
+use crate::service::testing::{DRAIN, plan, run};
 
 /// A plan with these options of a `rules` receiver, and these extensions that run.
-fn plan(receiver: &str, extensions: &str) -> Plan {
-    let yaml = format!(
-        "yaml:
-extensions: {{rules: {{files: [/nonexistent/*.yaml]}}}}
+fn with_rules(receiver: &str, extensions: &str) -> Plan {
+    plan(&format!(
+        "extensions: {{rules: {{files: [/nonexistent/*.yaml]}}}}
 receivers: {{rules: {receiver}}}
 exporters: {{nop: {{}}}}
 service:
   extensions: {extensions}
   pipelines: {{metrics: {{receivers: [rules], exporters: [nop]}}}}"
-    );
-    loaded(&yaml)
+    ))
 }
 
-fn loaded(yaml: &str) -> Plan {
-    let loaded = load::load_from(Loader::default().config(yaml));
-    loaded.unwrap_or_else(|_| panic!("{yaml} should load")).plan
-}
-
-/// The running members of a plan.
-async fn run(plan: &Plan) -> Running {
-    let shared = Arc::new(Shared::default());
-    let graph = Graph::build(plan, &shared).unwrap_or_else(|errors| panic!("{errors:?}"));
-    Running::start(graph, shared, DRAIN).await.unwrap()
+/// A plan with this authenticator of a page, and these extensions that run.
+fn with_auth(authenticator: &str, extensions: &str) -> Plan {
+    plan(&format!(
+        "extensions: {{bearertokenauth: {{token: a}}}}
+receivers: {{nop: {{}}}}
+exporters: {{prometheus: {{endpoint: \"127.0.0.1:0\", auth: {{authenticator: {authenticator}}}}}}}
+service:
+  extensions: {extensions}
+  pipelines: {{metrics: {{receivers: [nop], exporters: [prometheus]}}}}"
+    ))
 }
 
 /// An address that the listener keeps from others.
@@ -66,24 +65,51 @@ fn texts(errors: &[BuildError]) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn a_reload_without_the_extension_of_a_receiver_is_refused_like_a_start() {
-    for receiver in ["{}", "{rules: rules}"] {
-        let (from, to) = (plan(receiver, "[rules]"), plan(receiver, "[]"));
+async fn a_reload_without_the_extension_of_a_component_is_refused_like_a_start() {
+    let of_receiver = "receivers::rules: rules: `rules` is not a `rules` extension in `service::extensions`";
+    let of_page = |id: &str| {
+        format!("exporters::prometheus: auth::authenticator: `{id}` is not among `service::extensions`")
+    };
+    let auth = || with_auth("bearertokenauth", "[bearertokenauth]");
+    for (from, to, extension, expected) in [
+        (
+            with_rules("{}", "[rules]"),
+            with_rules("{}", "[]"),
+            "rules",
+            of_receiver.to_owned(),
+        ),
+        (
+            with_rules("{rules: rules}", "[rules]"),
+            with_rules("{rules: rules}", "[]"),
+            "rules",
+            of_receiver.to_owned(),
+        ),
+        (
+            auth(),
+            with_auth("bearertokenauth", "[]"),
+            "bearertokenauth",
+            of_page("bearertokenauth"),
+        ),
+        (
+            auth(),
+            with_auth("missing", "[bearertokenauth]"),
+            "bearertokenauth",
+            of_page("missing"),
+        ),
+    ] {
         let started = Graph::build(&to, &Arc::default()).err().unwrap();
-        let expected = "receivers::rules: rules: `rules` is not a `rules` extension in `service::extensions`";
-        assert_eq!(texts(&started), [expected]);
+        assert_eq!(texts(&started), [expected.as_str()]);
         let shared = Arc::new(Shared::default());
-        let graph = Graph::build(&from, &shared).unwrap_or_else(|errors| panic!("{errors:?}"));
-        let mut running = Running::start(graph, shared.clone(), DRAIN).await.unwrap();
+        let mut running = run(&from, &shared).await;
         let paths = running.paths();
         let refused = running.reload(&from, &to, &[]).await;
         let Err(ReloadError::Build(errors)) = &refused else {
-            panic!("{receiver}: {refused:?}");
+            panic!("{expected}: {refused:?}");
         };
-        assert_eq!(texts(errors), [expected]);
+        assert_eq!(texts(errors), [expected.as_str()]);
         running.finish(DRAIN).await;
         assert_eq!(running.paths(), paths, "the old members run on");
-        assert!(shared.services.get("rules").is_some());
+        assert!(shared.services.get(extension).is_some());
         let again = running.reload(&from, &from, &[]).await.unwrap();
         assert!(
             again.added.is_empty() && again.rebuilt.is_empty() && again.removed.is_empty(),
@@ -95,13 +121,11 @@ async fn a_reload_without_the_extension_of_a_receiver_is_refused_like_a_start() 
 
 /// A plan with a page whose names begin with `namespace`.
 fn page(namespace: &str) -> Plan {
-    let yaml = format!(
-        "yaml:
-receivers: {{nop: {{}}}}
+    plan(&format!(
+        "receivers: {{nop: {{}}}}
 exporters: {{prometheus: {{endpoint: \"127.0.0.1:0\", namespace: {namespace}}}}}
 service: {{pipelines: {{metrics: {{receivers: [nop], exporters: [prometheus]}}}}}}"
-    );
-    loaded(&yaml)
+    ))
 }
 
 /// The names of the gauge `level` in queries.
@@ -121,8 +145,7 @@ fn names(view: &View) -> Vec<String> {
 async fn queries_know_only_new_names_during_pushes_into_the_old_page() {
     let (from, to) = (page("a"), page("b"));
     let shared = Arc::new(Shared::default());
-    let graph = Graph::build(&from, &shared).unwrap_or_else(|errors| panic!("{errors:?}"));
-    let mut running = Running::start(graph, shared.clone(), DRAIN).await.unwrap();
+    let mut running = run(&from, &shared).await;
     let mut members = running.members.iter();
     let old = members.find(|member| member.class == Class::Exporter).unwrap();
     let (table, old) = (old.own_table().unwrap(), Arc::downgrade(&old.lifecycle()));
@@ -152,9 +175,8 @@ async fn a_failed_reload_counts_items_of_a_queue_on_disk_once() {
     const ITEMS: usize = 3;
     let (folder, (_listener, taken)) = (tempfile::tempdir().unwrap(), taken());
     let of = |timeout: &str, page: &str| {
-        loaded(&format!(
-            "yaml:
-extensions: {{file_storage: {{directory: {}}}}}
+        plan(&format!(
+            "extensions: {{file_storage: {{directory: {}}}}}
 receivers: {{nop: {{}}}}
 exporters:
   otlphttp: {{endpoint: \"http://127.0.0.1:1\", timeout: {timeout}, sending_queue: {{storage: file_storage}}}}
@@ -168,7 +190,7 @@ service:
         ))
     };
     let (from, to) = (of("5s", "127.0.0.1:0"), of("7s", &taken.to_string()));
-    let mut running = run(&from).await;
+    let mut running = run(&from, &Arc::default()).await;
     let mut members = running.members.iter();
     let receiver = members.find(|member| &*member.path == "receivers::nop").unwrap();
     let downstream = receiver.downstreams[Signal::Logs as usize].clone().unwrap();
@@ -183,6 +205,18 @@ service:
     running.stop(Duration::ZERO).await;
 }
 
+/// Status of the page for a client with this token.
+async fn status(page: SocketAddr, token: &str) -> String {
+    let mut stream = TcpStream::connect(page).await.unwrap();
+    let request = format!(
+        "GET /metrics HTTP/1.1\r\nhost: localhost\r\nauthorization: Bearer {token}\r\nconnection: close\r\n\r\n"
+    );
+    stream.write_all(request.as_bytes()).await.unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).await.unwrap();
+    answer.split(' ').nth(1).unwrap().to_owned()
+}
+
 /// The failed plan has removed a page, and changed the extension that the page names. The page still listens then.
 #[tokio::test]
 async fn a_failed_reload_brings_back_a_page_that_it_removes() {
@@ -190,9 +224,8 @@ async fn a_failed_reload_brings_back_a_page_that_it_removes() {
     let (listener, page) = self::taken();
     drop(listener);
     let of = |token: &str, receiver: &str, exporters: &str| {
-        loaded(&format!(
-            "yaml:
-extensions: {{bearertokenauth: {{token: {token}}}}}
+        plan(&format!(
+            "extensions: {{bearertokenauth: {{token: {token}}}}}
 receivers: {{otlp: {{protocols: {{http: {{endpoint: \"{receiver}\"}}}}}}}}
 exporters:
   nop: {{}}
@@ -204,10 +237,85 @@ service:
     };
     let from = of("a", "127.0.0.1:0", "nop, prometheus");
     let to = of("b", &taken.to_string(), "nop");
-    let mut running = run(&from).await;
+    let mut running = run(&from, &Arc::default()).await;
     let paths = running.paths();
     fails(&mut running, &from, &to, taken).await;
     assert_eq!(running.paths(), paths);
-    assert!(TcpStream::connect(page).is_ok(), "the page listens");
+    let statuses = [status(page, "a").await, status(page, "b").await];
+    assert_eq!(statuses, ["200", "401"], "the page has the old token");
     running.stop(DRAIN).await;
+}
+
+/// An exporter whose start never ends, and whether it opens a log.
+struct Hanging(bool);
+
+#[async_trait]
+impl Lifecycle for Hanging {
+    async fn start(&self) -> Result<(), ComponentError> {
+        std::future::pending().await
+    }
+
+    fn opens_log(&self) -> bool {
+        self.0
+    }
+}
+
+impl Exporter for Hanging {}
+
+impl Consumer for Hanging {
+    fn admit(&self, _: &Batch, _: &mut Flow) -> Result<(), Refused> {
+        Ok(())
+    }
+
+    fn consume(&self, _: Batch, _: &mut Flow) {}
+}
+
+static HANGING: ExporterFactory = Factory {
+    build: |_, _| Ok(Arc::new(Hanging(false))),
+    ..nop::FACTORY
+};
+
+static HANGING_WITH_LOG: ExporterFactory = Factory {
+    build: |_, _| Ok(Arc::new(Hanging(true))),
+    ..nop::FACTORY
+};
+
+/// A plan with this exporter.
+fn with_exporter(id: &str) -> Plan {
+    plan(&format!(
+        "receivers: {{nop: {{}}}}
+exporters: {{{id}: {{}}}}
+service: {{pipelines: {{logs: {{receivers: [nop], exporters: [{id}]}}}}}}"
+    ))
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_start_that_opens_a_log_has_five_minutes_until_the_gateway_stops() {
+    for (factory, is_stopping, seconds, expected) in [
+        (&HANGING, false, 30, "did not start within 30 s"),
+        (&HANGING_WITH_LOG, false, 300, "did not start within 300 s"),
+        (
+            &HANGING_WITH_LOG,
+            true,
+            30,
+            "did not start before the stop of the gateway",
+        ),
+    ] {
+        let (from, mut to) = (with_exporter("nop"), with_exporter("nop/hanging"));
+        for planned in to.exporters.values_mut() {
+            planned.factory = factory;
+        }
+        let shared = Arc::new(Shared::default());
+        let mut running = run(&from, &shared).await;
+        if is_stopping {
+            shared.reloads.close();
+        }
+        let began = tokio::time::Instant::now();
+        let refused = running.reload(&from, &to, &[]).await;
+        let took = began.elapsed().as_secs();
+        let error = refused.unwrap_err().to_string();
+        assert_eq!(error, format!("exporters::nop/hanging: {expected}"));
+        assert_eq!(took, seconds, "{error}");
+        running.stop(DRAIN).await;
+    }
 }
