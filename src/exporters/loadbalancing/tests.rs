@@ -16,7 +16,7 @@ use tonic::Status;
 
 use super::*;
 use crate::batch::wire;
-use crate::component::testing::settings;
+use crate::component::testing::{add_storage, is_pending, settings, storage};
 use crate::delivery::testing::{Log, balance_when, exporter_context, ledgers};
 use crate::exporters::testing::{Bench, Sink, grpc_failure, grpc_ok};
 use crate::telemetry::testing::{Values, recorder};
@@ -272,6 +272,36 @@ async fn a_returned_endpoint_keeps_its_failure_after_the_old_one_drained() {
     until(&|| old.strong_count() == 0).await;
     assert_eq!(said(), (1, 1));
     peers.stop(Instant::now()).await;
+}
+
+#[test]
+fn a_stop_waits_for_the_log_of_a_start_that_was_dropped() {
+    // While its only thread that may block is busy, it opens no log.
+    let mut runtime = tokio::runtime::Builder::new_current_thread();
+    let runtime = runtime.enable_all().max_blocking_threads(1).build().unwrap();
+    let directory = tempfile::tempdir().unwrap();
+    let storage = storage(directory.path(), 1 << 20);
+    let build = || {
+        let options = "{resolver: {static: {hostnames: [\"127.0.0.1:1\"]}}, \
+             protocol: {otlp: {tls: {insecure: true}, sending_queue: {storage: file_storage}}}}";
+        let bench = Bench::build(&FACTORY, options).unwrap();
+        add_storage(&bench.shared, storage.clone());
+        bench
+    };
+    runtime.block_on(async {
+        let (busy, ends) = std::sync::mpsc::sync_channel::<()>(1);
+        tokio::task::spawn_blocking(move || ends.recv());
+        let first = build();
+        assert!(is_pending(first.exporter.start()).await, "the open waits");
+        let mut stop = Box::pin(first.stop());
+        assert!(is_pending(&mut stop).await, "the open waits on");
+        drop(busy);
+        stop.await;
+        // The log is free.
+        let second = build();
+        second.exporter.start().await.unwrap();
+        second.stop().await;
+    });
 }
 
 #[tokio::test]
