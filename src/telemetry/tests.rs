@@ -1,9 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 
 use std::collections::BTreeSet;
+use std::net::TcpListener;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use opentelemetry_sdk::Resource;
 
 use super::catalogue::{CATALOGUE, MetricKind, RENAMED, find};
+use super::recorder::Renaming;
+use super::server::MetricsPage;
+use super::{Prepared, TelemetryConfig};
+use crate::component::Shared;
+use crate::component::graph_metrics::GraphMetrics;
+use crate::component::testing::options;
 
 /// Names of metrics in the code: literals that begin as ours do.
 fn names_in(text: &str) -> impl Iterator<Item = &str> {
@@ -118,4 +128,31 @@ fn the_counts_of_failed_items_say_what_a_request_counts() {
             "{help}"
         );
     }
+}
+
+#[tokio::test]
+async fn the_error_of_a_port_in_use_names_the_reader_of_own_metrics() {
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let config = options::<TelemetryConfig>(&format!(
+        "metrics: {{readers: [{{periodic: {{exporter: {{otlp_http: {{endpoint: 'http://a:1'}}}}}}}}, \
+         {{pull: {{exporter: {{prometheus: {{host: 127.0.0.1, port: {}}}}}}}}}]}}",
+        taken.local_addr().unwrap().port()
+    ))
+    .unwrap();
+    let pages = config.metrics.pages().unwrap().into_iter();
+    let pages = pages.map(|(endpoint, listen)| {
+        let (_, rendering) = Renaming::new(&listen, &[]);
+        (endpoint, MetricsPage::new(rendering, &[]))
+    });
+    let prepared = Prepared {
+        resource: Resource::builder_empty().build(),
+        pages: pages.collect(),
+        pushes: Vec::new(),
+        logs: None,
+        gauges: Arc::default(),
+    };
+    let started = prepared.start(&config, GraphMetrics::default(), &Shared::default());
+    let error = started.await.err().unwrap().to_string();
+    let option = "set service::telemetry::metrics::readers[1]::pull::exporter::prometheus::port";
+    assert!(error.contains(option), "{error}");
 }
