@@ -18,7 +18,7 @@ use super::items::Statement;
 use super::*;
 use crate::batch::Points;
 use crate::component::testing::{add_cluster, context, options, settings};
-use crate::component::unix_now;
+use crate::component::{Reason, unix_now};
 
 fn point(name: &str, data: Data, value: i64) -> Point {
     Point {
@@ -177,15 +177,45 @@ fn a_composite_travels_as_windows_and_never_as_a_gauge() {
     }
 }
 
-#[tokio::test]
-async fn points_from_no_table_are_sent_and_a_stop_says_goodbye() {
-    let engine = Arc::new(LocalEngine::new());
+/// An exporter and its ledger.
+fn exporter() -> (Partials, Arc<Ledger>) {
     let base = context("exporters", "partials");
-    let cluster = add_cluster(&base.shared);
-    cluster.set_engine(Some(engine.clone()));
+    add_cluster(&base.shared);
     let ledger = Arc::new(Ledger::default());
     let settings = settings::<PartialsExporterConfig>("{cluster: cluster, producer: a}");
     let exporter = Partials::new(settings.get(), base, ledger.clone()).unwrap();
+    (exporter, ledger)
+}
+
+#[test]
+fn deltas_that_may_fall_are_dropped_and_rejected_to_the_sender() {
+    let (exporter, ledger) = exporter();
+    let falling = Data::Sum {
+        monotonic: false,
+        temporality: Temporality::Delta,
+    };
+    let points = Points {
+        points: Arc::from([point("in_flight", falling, -2), point("hits", sum(true), 7)]),
+    };
+    ledger.enter(2);
+    let outcome = exporter.push(Batch::new(points)).unwrap();
+    assert_eq!(outcome.rejected_items, 1);
+    let why = &outcome.message;
+    assert!(
+        why.starts_with("`in_flight`: a sum of deltas that may fall"),
+        "{why}"
+    );
+    let balance = ledger.balance();
+    let dropped = balance.dropped[Reason::Unsupported as usize];
+    assert_eq!((balance.absorbed, dropped), (1, 1));
+}
+
+#[tokio::test]
+async fn points_from_no_table_are_sent_and_a_stop_says_goodbye() {
+    let engine = Arc::new(LocalEngine::new());
+    let (exporter, ledger) = exporter();
+    let cluster = exporter.cluster.clone();
+    cluster.set_engine(Some(engine.clone()));
     exporter.start().await.unwrap();
     let points = Points {
         points: Arc::from([point("hits", sum(true), 7)]),
