@@ -151,7 +151,8 @@ async fn the_error_of_a_port_in_use_names_the_reader_of_own_metrics() {
         logs: None,
         gauges: Arc::default(),
     };
-    let started = prepared.start(&config, GraphMetrics::default(), &Shared::default());
+    let shared = Shared::default();
+    let started = prepared.start(&config, GraphMetrics::default(), &shared);
     let error = started.await.err().unwrap().to_string();
     let option = "set service::telemetry::metrics::readers[1]::pull::exporter::prometheus::port";
     assert!(error.contains(option), "{error}");
