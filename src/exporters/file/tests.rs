@@ -7,6 +7,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
+use tempfile::TempDir;
 use tidegate_engine::{EventKind, Events, Instrument, Lease, Schema, Source, SourceId, Values};
 
 use super::config::FileExporterConfig;
@@ -26,9 +27,24 @@ fn config(directory: &Path, options: &str) -> Arc<FileExporterConfig> {
     .get()
 }
 
+/// A directory, and the options of a file in it.
+fn in_directory(options: &str) -> (TempDir, Arc<FileExporterConfig>) {
+    let directory = tempfile::tempdir().unwrap();
+    let config = config(directory.path(), options);
+    (directory, config)
+}
+
 /// Opens the file as the first exporter of a process does.
 fn open(config: &FileExporterConfig, header: &'static str) -> io::Result<Arc<Mutex<Log>>> {
     Files::default().open(config, header)
+}
+
+fn write(log: &Mutex<Log>, bytes: impl AsRef<[u8]>) {
+    log.lock().write(bytes.as_ref()).unwrap();
+}
+
+fn text(config: &FileExporterConfig) -> String {
+    std::fs::read_to_string(&config.path).unwrap()
 }
 
 fn logs() -> ExportRequest {
@@ -66,14 +82,13 @@ fn events() -> ExportRequest {
 
 #[test]
 fn events_become_the_lines_of_nixls_sample_plugin() {
-    let directory = tempfile::tempdir().unwrap();
-    let config = config(directory.path(), ", format: csv");
+    let (_directory, config) = in_directory(", format: csv");
     let log = open(&config, CSV_HEADER).unwrap();
     let lines = encode(&config, &events()).unwrap().bytes;
-    log.lock().write(&lines).unwrap();
+    write(&log, &lines);
     let expected = "timestamp_us,category,event_name,value\n\
         1700000000000001,TRANSFER,agent_tx_bytes,4096\n1700000000000002,CUSTOM,\"odd,name\",7\n";
-    assert_eq!(std::fs::read_to_string(&config.path).unwrap(), expected);
+    assert_eq!(text(&config), expected);
 }
 
 #[test]
@@ -106,8 +121,7 @@ fn requests_are_lines_of_json_or_frames() {
 
 #[test]
 fn files_are_rotated_by_size_and_the_oldest_go() {
-    let directory = tempfile::tempdir().unwrap();
-    let config = config(directory.path(), ", rotation: {max_megabytes: 1, max_backups: 2}");
+    let (directory, config) = in_directory(", rotation: {max_megabytes: 1, max_backups: 2}");
     let log = open(&config, "head\n").unwrap();
     for _ in 0..5 {
         log.lock().write(&vec![b'x'; 700 << 10]).unwrap();
@@ -139,52 +153,49 @@ fn an_existing_file_is_replaced_or_continued() {
     let directory = tempfile::tempdir().unwrap();
     for (options, expected) in [("", "h\nx\n"), (", append: true", "h\nx\nx\n")] {
         let config = config(directory.path(), options);
-        open(&config, "h\n").unwrap().lock().write(b"x\n").unwrap();
-        assert_eq!(std::fs::read_to_string(&config.path).unwrap(), expected);
+        write(&open(&config, "h\n").unwrap(), b"x\n");
+        assert_eq!(text(&config), expected);
     }
 }
 
 #[test]
 fn a_file_is_truncated_by_the_first_write_and_not_by_the_start() {
-    let directory = tempfile::tempdir().unwrap();
-    let config = config(directory.path(), "");
+    let (_directory, config) = in_directory("");
     std::fs::write(&config.path, "before\n").unwrap();
-    let read = || std::fs::read_to_string(&config.path).unwrap();
     // A start that fails.
     drop(open(&config, "h\n").unwrap());
-    assert_eq!(read(), "before\n");
+    assert_eq!(text(&config), "before\n");
     let files = Files::default();
     let first = files.open(&config, "h\n").unwrap();
     // A reload before the first write.
     let second = files.open(&config, "h\n").unwrap();
     drop(first);
-    assert_eq!(read(), "before\n");
-    second.lock().write(b"1\n").unwrap();
-    assert_eq!(read(), "h\n1\n");
+    assert_eq!(text(&config), "before\n");
+    write(&second, b"1\n");
+    assert_eq!(text(&config), "h\n1\n");
 }
 
 #[test]
 fn successors_go_on_with_a_file_until_the_process_ends() {
-    let directory = tempfile::tempdir().unwrap();
-    let config = config(directory.path(), "");
+    let (_directory, config) = in_directory("");
     let files = Files::default();
     let first = files.open(&config, "h\n").unwrap();
-    first.lock().write(b"1\n").unwrap();
+    write(&first, b"1\n");
     let second = files.open(&config, "h\n").unwrap();
-    second.lock().write(b"2\n").unwrap();
+    write(&second, b"2\n");
     // Members that a failed reload builds again.
     let third = files.open(&config, "h\n").unwrap();
     drop((first, second));
-    third.lock().write(b"3\n").unwrap();
+    write(&third, b"3\n");
     // A reload led the data elsewhere, and a later one leads it back.
     drop(third);
     let last = files.open(&config, "h\n").unwrap();
-    last.lock().write(b"4\n").unwrap();
-    assert_eq!(std::fs::read_to_string(&config.path).unwrap(), "h\n1\n2\n3\n4\n");
+    write(&last, b"4\n");
+    assert_eq!(text(&config), "h\n1\n2\n3\n4\n");
     // Another process.
     drop((last, files));
-    open(&config, "h\n").unwrap().lock().write(b"5\n").unwrap();
-    assert_eq!(std::fs::read_to_string(&config.path).unwrap(), "h\n5\n");
+    write(&open(&config, "h\n").unwrap(), b"5\n");
+    assert_eq!(text(&config), "h\n5\n");
 }
 
 #[test]
@@ -215,13 +226,13 @@ fn a_successor_goes_on_with_a_file_that_was_moved_to_its_path() {
     let after = config(&other, "");
     let files = Files::default();
     let first = files.open(&before, "").unwrap();
-    first.lock().write(b"1\n").unwrap();
+    write(&first, b"1\n");
     std::fs::rename(&before.path, &after.path).unwrap();
     // The first exporter has stopped, and still has the lock.
-    files.open(&after, "").unwrap().lock().write(b"2\n").unwrap();
-    assert_eq!(std::fs::read_to_string(&after.path).unwrap(), "1\n2\n");
-    files.open(&before, "").unwrap().lock().write(b"3\n").unwrap();
-    assert_eq!(std::fs::read_to_string(&before.path).unwrap(), "3\n");
+    write(&files.open(&after, "").unwrap(), b"2\n");
+    assert_eq!(text(&after), "1\n2\n");
+    write(&files.open(&before, "").unwrap(), b"3\n");
+    assert_eq!(text(&before), "3\n");
 }
 
 #[test]
@@ -235,16 +246,16 @@ fn a_successor_writes_the_same_form_or_a_new_file() {
     let second = files.open(&proto, "").unwrap();
     drop(first);
     let frame = encode(&proto, &logs()).unwrap().bytes;
-    second.lock().write(&frame).unwrap();
+    write(&second, &frame);
     let refused = files.open(&json, "").err().unwrap().to_string();
     assert!(refused.contains("another format or compression"), "{refused}");
     // Frames of a successor follow those of its predecessor.
     let third = files.open(&proto, "").unwrap();
-    third.lock().write(&frame).unwrap();
+    write(&third, &frame);
     assert_eq!(std::fs::read(&proto.path).unwrap(), [&*frame, &*frame].concat());
     std::fs::rename(&proto.path, directory.path().join("moved")).unwrap();
-    files.open(&json, "").unwrap().lock().write(b"line\n").unwrap();
-    assert_eq!(std::fs::read_to_string(&json.path).unwrap(), "line\n");
+    write(&files.open(&json, "").unwrap(), b"line\n");
+    assert_eq!(text(&json), "line\n");
 }
 
 /// A disk with room for `room` bytes. A longer write fails after the part that fits.
