@@ -12,11 +12,15 @@ use super::*;
 
 /// A state that is the sum of all data so far.
 #[derive(Default)]
-struct Sum(Mutex<u64>);
+struct Sum {
+    total: Mutex<u64>,
+    /// Whether it may not be saved.
+    is_held: AtomicBool,
+}
 
 impl Sum {
     fn add(&self, payload: &[u8]) {
-        *self.0.lock() += payload.iter().map(|byte| u64::from(*byte)).sum::<u64>();
+        *self.total.lock() += payload.iter().map(|byte| u64::from(*byte)).sum::<u64>();
     }
 }
 
@@ -26,19 +30,60 @@ impl State for Sum {
     }
 
     fn restore(&self, snapshot: &[u8]) {
-        *self.0.lock() = u64::from_le_bytes(snapshot.try_into().unwrap());
+        *self.total.lock() = u64::from_le_bytes(snapshot.try_into().unwrap());
     }
 
     fn replay(&self, payload: &[u8]) {
         self.add(payload);
     }
 
+    fn may_save(&self) -> bool {
+        !self.is_held.load(SeqCst)
+    }
+
     fn save(&self, between: &mut dyn FnMut()) -> Saving {
-        let sum = self.0.lock();
+        let sum = self.total.lock();
         between();
         let saved = sum.to_le_bytes();
         Box::new(move |to| to.write_all(&saved))
     }
+}
+
+fn open_store(directory: &Path, quota: Arc<Quota>, state: Arc<dyn State>) -> (Store, Recovered) {
+    let opened = Store::open(
+        "test".into(),
+        directory,
+        &rules(1000),
+        quota,
+        Arc::default(),
+        Some(state),
+    );
+    opened.unwrap()
+}
+
+/// Adds 100 bytes of this value, and waits until the log has them.
+async fn add(store: &Store, sum: &Sum, byte: u8) {
+    let share = loop {
+        match store.reserve(200).unwrap() {
+            Some(share) => break share,
+            None => tokio::time::sleep(Duration::from_millis(1)).await,
+        }
+    };
+    let (done, kept) = oneshot::channel();
+    {
+        // As one step: a snapshot has both or neither.
+        let mut total = sum.total.lock();
+        *total += 100 * u64::from(byte);
+        store.append(Append {
+            tag: 0,
+            items: 1,
+            payload: smallvec![Bytes::from(vec![byte; 100])],
+            purpose: Purpose::State,
+            done: Some(Done(Box::new(|result| done.send(result).unwrap()))),
+            share: Some(share),
+        });
+    }
+    kept.await.unwrap().unwrap();
 }
 
 #[test]
@@ -49,7 +94,7 @@ fn what_comes_after_a_run_without_data_is_replayed_too() {
         let sum = Arc::new(Sum::default());
         let opened = Log::open(directory.path(), &rules(1000), Quota::new(u64::MAX), Some(&*sum));
         let (mut log, _) = opened.unwrap();
-        assert_eq!(*sum.0.lock(), expected, "run {run}");
+        assert_eq!(*sum.total.lock(), expected, "run {run}");
         match run {
             0 | 3 => {
                 let head = (log.next_seq(), 0, 1);
@@ -68,7 +113,7 @@ fn what_comes_after_a_run_without_data_is_replayed_too() {
     }
     let sum = Sum::default();
     Log::open(directory.path(), &rules(1000), Quota::new(u64::MAX), Some(&sum)).unwrap();
-    assert_eq!(*sum.0.lock(), 14);
+    assert_eq!(*sum.total.lock(), 14);
 }
 
 #[test]
@@ -96,45 +141,16 @@ async fn records_of_a_state_replay_once_and_go_when_a_snapshot_covers_them() {
     for run in 0..5u64 {
         let sum = Arc::new(Sum::default());
         let quota = Quota::new(8000);
-        let (store, recovered) = Store::open(
-            "test".into(),
-            directory.path(),
-            &rules(1000),
-            quota.clone(),
-            Arc::default(),
-            Some(sum.clone()),
-        )
-        .unwrap();
-        assert_eq!(*sum.0.lock(), expected, "run {run}");
+        let (store, recovered) = open_store(directory.path(), quota.clone(), sum.clone());
+        assert_eq!(*sum.total.lock(), expected, "run {run}");
         assert_eq!(
             (recovered.records, store.backlog()),
             (0, 0),
             "nothing of it is to be read"
         );
         for n in 0..100 + run * 7 {
-            let bytes = vec![n as u8; 100];
-            let share = loop {
-                match store.reserve(200).unwrap() {
-                    Some(share) => break share,
-                    None => tokio::time::sleep(Duration::from_millis(1)).await,
-                }
-            };
-            let (done, kept) = oneshot::channel();
-            {
-                // As one step: a snapshot has both or neither.
-                let mut sum = sum.0.lock();
-                *sum += 100 * u64::from(n as u8);
-                store.append(Append {
-                    tag: 0,
-                    items: 1,
-                    payload: smallvec![Bytes::from(bytes)],
-                    purpose: Purpose::State,
-                    done: Some(Done(Box::new(|result| done.send(result).unwrap()))),
-                    share: Some(share),
-                });
-            }
+            add(&store, &sum, n as u8).await;
             expected += 100 * (n % 256);
-            kept.await.unwrap().unwrap();
         }
         // Every other run is killed: the next one finds the present state of the disk.
         let killed = (run % 2 == 0).then(|| copy(directory.path()));
@@ -146,93 +162,38 @@ async fn records_of_a_state_replay_once_and_go_when_a_snapshot_covers_them() {
     }
 }
 
-/// A sum that may not be saved while it is held.
-#[derive(Default)]
-struct HeldSum {
-    sum: Sum,
-    is_held: AtomicBool,
-}
-
-impl State for HeldSum {
-    fn joins(&self) -> Joins {
-        self.sum.joins()
-    }
-
-    fn restore(&self, snapshot: &[u8]) {
-        self.sum.restore(snapshot);
-    }
-
-    fn replay(&self, payload: &[u8]) {
-        self.sum.replay(payload);
-    }
-
-    fn may_save(&self) -> bool {
-        !self.is_held.load(SeqCst)
-    }
-
-    fn save(&self, between: &mut dyn FnMut()) -> Saving {
-        self.sum.save(between)
-    }
-}
-
-/// Adds 100 to the sum, in a record of 100 bytes.
-async fn add_100((store, state): &(Store, Arc<HeldSum>)) {
-    let (done, kept) = oneshot::channel();
-    {
-        // As one step: a snapshot has both or neither.
-        let mut sum = state.sum.0.lock();
-        *sum += 100;
-        store.append(Append {
-            tag: 0,
-            items: 1,
-            payload: smallvec![Bytes::from_static(&[1; 100])],
-            purpose: Purpose::State,
-            done: Some(Done(Box::new(|result| done.send(result).unwrap()))),
-            share: store.reserve(200).unwrap(),
-        });
-    }
-    kept.await.unwrap().unwrap();
-}
-
 #[tokio::test]
 async fn the_log_of_a_state_that_may_not_be_saved_keeps_all_data() {
     let directory = tempfile::tempdir().unwrap();
     let open = |is_held| {
-        let state = Arc::new(HeldSum {
+        let sum = Arc::new(Sum {
             is_held: AtomicBool::new(is_held),
-            ..HeldSum::default()
+            ..Sum::default()
         });
-        let opened = Store::open(
-            "test".into(),
-            directory.path(),
-            &rules(1000),
-            Quota::new(1 << 20),
-            Arc::default(),
-            Some(state.clone()),
-        );
-        (opened.unwrap().0, state)
+        let (store, _) = open_store(directory.path(), Quota::new(1 << 20), sum.clone());
+        (store, sum)
     };
     let snapshot = directory.path().join("state");
-    let first = open(true);
+    let (first, sum) = open(true);
     // More than a segment.
     for _ in 0..30 {
-        add_100(&first).await;
+        add(&first, &sum, 1).await;
     }
     drop(first);
     assert!(!snapshot.exists());
-    let second = open(true);
-    assert_eq!(*second.1.sum.0.lock(), 3000);
-    add_100(&second).await;
+    let (second, sum) = open(true);
+    assert_eq!(*sum.total.lock(), 3000);
+    add(&second, &sum, 1).await;
     assert!(!snapshot.exists());
     // No data comes, but the log asks again.
-    second.1.is_held.store(false, SeqCst);
+    sum.is_held.store(false, SeqCst);
     let deadline = Instant::now() + Duration::from_secs(10);
     while !snapshot.exists() {
         assert!(Instant::now() < deadline, "no snapshot");
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
     drop(second);
-    assert_eq!(*open(true).1.sum.0.lock(), 3100);
+    assert_eq!(*open(true).1.total.lock(), 3100);
 }
 
 /// A state whose snapshots are made on demand.
@@ -269,15 +230,7 @@ async fn an_append_does_not_wait_for_a_snapshot() {
         begun,
         may_end: Arc::new(Mutex::new(ends)),
     });
-    let opened = Store::open(
-        "test".into(),
-        directory.path(),
-        &rules(1000),
-        Quota::new(1 << 20),
-        Arc::default(),
-        Some(slow),
-    );
-    let (store, _) = opened.unwrap();
+    let (store, _) = open_store(directory.path(), Quota::new(1 << 20), slow);
     let mut since = 0;
     for _ in 0..1000 {
         let (done, kept) = oneshot::channel();
