@@ -93,6 +93,7 @@ impl Plan {
         plan.check_signals(document, cx);
         plan.check_shown(document, cx);
         plan.check_levels(cx);
+        super::outputs::check(&plan, document, cx);
         Some(plan)
     }
 
