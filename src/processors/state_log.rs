@@ -2,12 +2,13 @@
 
 //! The log of the state of a processor, in a storage extension.
 
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, OnceLock, Weak};
 
 use tidegate_wal::store::ReserveError;
 use tidegate_wal::{NotKept, Share, State, Store};
 use tracing::warn;
 
+use crate::component::reloads::ReloadGuard;
 use crate::component::{ComponentError, Context, Opening, Shared};
 
 /// The overhead of a record and of the head of its payload, in bytes.
@@ -24,6 +25,25 @@ pub(super) enum NoSpace {
     TooLarge(u64),
     #[error("{0}")]
     Ended(NotKept),
+}
+
+/// The newest reload at the opening of a log. Its new options may drop what a snapshot has, and a return to the old options
+/// needs it again.
+#[derive(Default)]
+pub(super) struct OpenedIn(OnceLock<Weak<ReloadGuard>>);
+
+impl OpenedIn {
+    /// Notes the newest reload, before the log is open.
+    pub(super) fn note(&self, context: &Context) {
+        // A component starts only once.
+        let _ = self.0.set(context.shared.reloads.newest());
+    }
+
+    /// Whether the reload is over, so that a snapshot may replace the one before.
+    pub(super) fn is_over(&self) -> bool {
+        let reload = self.0.get();
+        reload.is_none_or(|reload| reload.strong_count() == 0)
+    }
 }
 
 /// The log of one processor.

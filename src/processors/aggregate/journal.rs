@@ -15,7 +15,7 @@
 //! | 8 | time of the absorption, nanoseconds since 1970 |
 //! | | the batch |
 
-use std::sync::{Arc, OnceLock, Weak};
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::{Buf, Bytes};
@@ -25,10 +25,9 @@ use tidegate_wal::{Append, Done, Joins, NotKept, Purpose, Saving, Share, State};
 use tokio::sync::oneshot;
 use tracing::{info, warn};
 
-use super::super::state_log::{NoSpace, StateLog};
+use super::super::state_log::{NoSpace, OpenedIn, StateLog};
 use super::absorber::Absorber;
 use crate::batch::{Batch, Encoded, Payload, Signal};
-use crate::component::reloads::ReloadGuard;
 use crate::component::{ComponentError, Context, Flow, Ledger, PushAnswer, Reason, Refused, unix_now};
 
 /// The retry delay for a sender while the disk is full.
@@ -47,8 +46,7 @@ pub(super) struct Journal {
 struct JournaledState {
     absorber: Arc<Absorber>,
     ledger: Arc<Ledger>,
-    /// The newest reload at the opening of the log.
-    opened_in: OnceLock<Weak<ReloadGuard>>,
+    opened_in: OpenedIn,
 }
 
 impl Journal {
@@ -58,15 +56,14 @@ impl Journal {
             state: Arc::new(JournaledState {
                 absorber,
                 ledger,
-                opened_in: OnceLock::new(),
+                opened_in: OpenedIn::default(),
             }),
         }
     }
 
     /// Restores the state that a previous run left.
     pub(super) async fn open(&self, context: &Context) -> Result<(), ComponentError> {
-        // A component starts only once.
-        let _ = self.state.opened_in.set(context.shared.reloads.newest());
+        self.state.opened_in.note(context);
         self.log.open(context, self.state.clone()).await?;
         let series = self.state.absorber.table.len();
         info!(component = &**self.log.owner(), series, "the state is restored");
@@ -242,8 +239,7 @@ impl State for JournaledState {
     }
 
     fn may_save(&self) -> bool {
-        let reload = self.opened_in.get();
-        reload.is_none_or(|reload| reload.strong_count() == 0)
+        self.opened_in.is_over()
     }
 
     fn save(&self, _: &mut dyn FnMut()) -> Saving {

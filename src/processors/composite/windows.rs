@@ -4,6 +4,9 @@
 //!
 //! Every second, the sub-windows with new values are appended to a log. The log's thread writes all windows as a snapshot
 //! when the log has grown, and at the stop. A restart takes up what still lies in the windows.
+//!
+//! Other composites may drop windows that a snapshot has. A log that a reload opens therefore writes no snapshot until the
+//! reload is over, as the log of `aggregate`.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
@@ -14,8 +17,9 @@ use tidegate_engine::{CompositeSet, SavedWindows, UnixNanos, clock};
 use tidegate_wal::{Append, Done, Joins, Purpose, Saving, State};
 use tracing::{info, warn};
 
-use super::super::state_log::StateLog;
+use super::super::state_log::{OpenedIn, StateLog};
 use crate::batch::Signal;
+use crate::component::worker::in_background;
 use crate::component::{ComponentError, Context, unix_now};
 
 /// A value is added at most this long after its arrival, in nanoseconds (1 s).
@@ -41,6 +45,7 @@ struct WindowState {
     restored: AtomicUsize,
     /// Why the last record was not written.
     failure: Mutex<Option<String>>,
+    opened_in: OpenedIn,
 }
 
 impl WindowLog {
@@ -50,6 +55,7 @@ impl WindowLog {
             found: Mutex::new(Some(SavedWindows::new(set.clone()))),
             restored: AtomicUsize::new(0),
             failure: Mutex::default(),
+            opened_in: OpenedIn::default(),
             run: clock::wall(now),
             owner: owner.clone(),
             set,
@@ -63,6 +69,7 @@ impl WindowLog {
 
     /// Restores the windows that previous runs left.
     pub(super) async fn open(&self, context: &Context) -> Result<(), ComponentError> {
+        self.state.opened_in.note(context);
         self.log.open(context, self.state.clone()).await?;
         let state = self.state.clone();
         let restoring = tokio::task::spawn_blocking(move || state.restore_found());
@@ -110,8 +117,17 @@ impl WindowLog {
         failure
     }
 
-    /// Writes a snapshot of all windows, and closes the log.
-    pub(super) async fn close(&self) {
+    /// Writes a snapshot of all windows, or during a reload a last record, and closes the log.
+    pub(super) async fn close(self: &Arc<Self>) {
+        if !self.state.opened_in.is_over() {
+            let log = self.clone();
+            // A panic is in the log.
+            let saved = in_background(move || log.save(unix_now())).await;
+            if let Ok(Some(why)) = saved {
+                let component = &**self.log.owner();
+                warn!(component, "the last values of the windows are not saved: {why}");
+            }
+        }
         self.log.close().await;
     }
 }
@@ -152,6 +168,10 @@ impl State for WindowState {
         self.load(payload);
     }
 
+    fn may_save(&self) -> bool {
+        self.opened_in.is_over()
+    }
+
     fn save(&self, between: &mut dyn FnMut()) -> Saving {
         // The log may want a snapshot as soon as it is open.
         self.restore_found();
@@ -164,33 +184,92 @@ impl State for WindowState {
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
     use tidegate_engine::{Added, Attributes, Composite, Distribution, FeedKind};
+    use tidegate_wal::{Fsync, Quota, Rules, Storage};
 
     use super::super::config::CompositeProcessorConfig;
     use super::*;
-    use crate::component::testing::settings;
+    use crate::component::services::Services;
+    use crate::component::testing::{context, settings};
 
     fn set() -> Arc<CompositeSet> {
-        let yaml = "composites: [{name: c, metric: x, function: sum, window: 1m, by: [model]}]";
-        let config: Arc<CompositeProcessorConfig> = settings::<CompositeProcessorConfig>(yaml).get();
+        set_of("x")
+    }
+
+    fn set_of(metric: &str) -> Arc<CompositeSet> {
+        let yaml =
+            format!("composites: [{{name: c, metric: {metric}, function: sum, window: 1m, by: [model]}}]");
+        let config: Arc<CompositeProcessorConfig> = settings::<CompositeProcessorConfig>(&yaml).get();
         let declaration = config.composites[0].declaration(&Arc::default()).unwrap();
         Arc::new(CompositeSet::new(vec![Arc::new(Composite::new(declaration))]))
+    }
+
+    fn observe(set: &CompositeSet, value: f64, now: UnixNanos) {
+        let composite = &set.list()[0];
+        let feed = composite.feed("x", &Attributes::default(), FeedKind::Observations, now);
+        let added = Added {
+            count: 1.0,
+            sum: value,
+            min: value,
+            max: value,
+            last: value,
+            distribution: Distribution::Last,
+        };
+        composite.add(&feed, now, &added);
+    }
+
+    /// The log of a composite of this metric, open.
+    async fn opened(directory: &Path, base: &Context, metric: &str) -> Arc<WindowLog> {
+        let storage = Storage {
+            directory: directory.to_owned(),
+            rules: Rules {
+                fsync: Fsync::Never,
+                segment_bytes: 4096,
+            },
+            quota: Quota::new(1 << 20),
+        };
+        let services = Services {
+            storage: Some(Arc::new(storage)),
+            ..Services::default()
+        };
+        base.shared.services.add("file_storage".to_owned(), services);
+        let log = WindowLog::new("file_storage".to_owned(), base.path.clone(), set_of(metric));
+        let log = Arc::new(log);
+        log.open(base).await.unwrap();
+        log
+    }
+
+    fn sum(log: &WindowLog) -> f64 {
+        log.state.set.list()[0].read(unix_now())[0].sum
+    }
+
+    /// A reload that fails starts an instance with other composites, and then one with the old ones.
+    #[tokio::test]
+    async fn a_reload_keeps_windows_that_changed_composites_drop_until_it_is_over() {
+        let (directory, base) = (tempfile::tempdir().unwrap(), context("processors", "composite"));
+        let first = opened(directory.path(), &base, "x").await;
+        observe(&first.state.set, 7.0, unix_now());
+        first.close().await;
+        let reload = base.shared.reloads.begin();
+        let second = opened(directory.path(), &base, "y").await;
+        assert_eq!(sum(&second), 0.0, "of another metric");
+        observe(&second.state.set, 1.0, unix_now());
+        second.close().await;
+        let again = opened(directory.path(), &base, "y").await;
+        assert_eq!(sum(&again), 1.0, "of the last second before the stop");
+        again.close().await;
+        drop(reload);
+        let third = opened(directory.path(), &base, "x").await;
+        assert_eq!(sum(&third), 7.0);
+        third.close().await;
     }
 
     #[test]
     fn a_snapshot_at_the_start_has_what_earlier_runs_saved() {
         let (earlier, now) = (set(), unix_now());
-        let composite = &earlier.list()[0];
-        let feed = composite.feed("x", &Attributes::default(), FeedKind::Observations, now);
-        let added = Added {
-            count: 1.0,
-            sum: 7.0,
-            min: 7.0,
-            max: 7.0,
-            last: 7.0,
-            distribution: Distribution::Last,
-        };
-        composite.add(&feed, now, &added);
+        observe(&earlier, 7.0, now);
         let record = earlier.save(1, 0, now).unwrap();
 
         let log = WindowLog::new("file_storage".to_owned(), "composite".into(), set());
