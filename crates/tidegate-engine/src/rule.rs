@@ -297,6 +297,16 @@ impl Rule {
             }
     }
 
+    /// Whether another rule makes the same series with the same values. Descriptions may differ.
+    pub(crate) fn equals_except_text(&self, other: &Self) -> bool {
+        let description = self.description.clone();
+        *self
+            == Self {
+                description,
+                ..other.clone()
+            }
+    }
+
     fn metric(&self, input: &Arc<Metric>, data: Data) -> Arc<Metric> {
         let plain = self.output.is_none() && self.description.is_none() && self.unit.is_none();
         if plain && self.metadata.is_empty() && input.data == data {
@@ -312,6 +322,18 @@ impl Rule {
             data,
             metadata: input.metadata.merge(&self.metadata),
         })
+    }
+}
+
+/// Gives a saved series the description of the rules that could make it. If one of them has none, it stays.
+pub(crate) fn describe(series: &mut Series, rules: &[Rule]) {
+    let could = rules.iter().filter(|rule| rule.could_make(series));
+    let texts: Option<Vec<&Arc<str>>> = could.map(|rule| rule.description.as_ref()).collect();
+    let texts = texts.unwrap_or_default();
+    if let Some(&text) = texts.first()
+        && !texts.contains(&&series.metric.description)
+    {
+        Arc::make_mut(&mut series.metric).description = text.clone();
     }
 }
 

@@ -22,7 +22,7 @@ use super::state::SeriesState;
 use super::targets::{CellTarget, Targets};
 use crate::bytes::{number, take};
 use crate::restored::RestoredStates;
-use crate::rule::Op;
+use crate::rule::{Op, describe};
 use crate::saved::{IdentityReader, IdentityWriter, StreamId, data_code, data_of};
 use crate::snapshot_buffer::SnapshotBuffer;
 use crate::stream_tracker::{LastValue, StreamTracker};
@@ -301,7 +301,8 @@ impl Table {
 
     fn load_cell(&self, reader: &mut IdentityReader<'_>) -> Option<(u32, Option<CellRef>)> {
         let at = reader.length()? as u32;
-        let series = reader.series()?;
+        let mut series = reader.series()?;
+        describe(&mut series, &self.rules);
         let bytes = &mut reader.bytes;
         let (start, time, seen) = (number(bytes)?, number(bytes)?, clock::steady(number(bytes)?));
         let value = LastValue::load(bytes)?.value();

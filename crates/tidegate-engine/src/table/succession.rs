@@ -2,9 +2,9 @@
 
 //! Succession: a table takes over the state of the one that it replaces in the same process.
 //!
-//! A series moves if the rules that could make it are equal in both tables. Its input streams, its sources of events and
-//! its members of a group move with it. So its next points add what is new in them, and nothing else. All other series
-//! begin at 0 in the new table.
+//! A series moves if the rules that could make it are equal in both tables. Their descriptions may differ: the series gets the
+//! new one. Its input streams, its sources of events and its members of a group move with it. So its next points add what is
+//! new in them, and nothing else. All other series begin at 0 in the new table.
 //!
 //! A return to the rules of an earlier table takes over the state of the present table first. The earlier table has the
 //! series that the present one lacks because of its rules. They go on as they were.
@@ -22,7 +22,7 @@ use super::{Counters, Table};
 use crate::rule::Op;
 use crate::saved::StreamId;
 use crate::streams::lock;
-use crate::{Number, Series, UnixNanos};
+use crate::{Metric, Number, Rule, Series, UnixNanos};
 
 /// The cells of the series that a table has taken over, by the references to the old ones.
 pub(super) type TakenCells = HashMap<u64, CellRef>;
@@ -91,13 +91,16 @@ impl Table {
         };
         let (mut cells, mut outdated) = (TakenCells::new(), 0);
         // Series of one metric share it.
-        let mut moves_by_metric: HashMap<usize, bool> = HashMap::new();
+        let mut moved_metrics: HashMap<usize, Option<Arc<Metric>>> = HashMap::new();
         old.cells.each_at(|at, cell| {
             let metric = Arc::as_ptr(&cell.series.metric).addr();
-            let moves = *moves_by_metric
+            let moved = moved_metrics
                 .entry(metric)
-                .or_insert_with(|| self.has_equal_rules_for(old, &cell.series));
-            let series = moves.then(|| (*cell.series).clone());
+                .or_insert_with(|| self.moved_metric(old, &cell.series));
+            let series = moved.clone().map(|metric| Series {
+                metric,
+                ..(*cell.series).clone()
+            });
             let (state, seen) = (&cell.state, cell.seen);
             let mut is_new = false;
             let make = |_: &Series| {
@@ -116,15 +119,29 @@ impl Table {
         (cells, outdated)
     }
 
-    /// Whether the rules that could make this series are equal in both tables.
-    fn has_equal_rules_for(&self, old: &Self, series: &Series) -> bool {
-        let mut mine = self
-            .rules
-            .iter()
-            .filter(|rule| rule.could_make(series))
-            .peekable();
-        let theirs = old.rules.iter().filter(|rule| rule.could_make(series));
-        mine.peek().is_some() && mine.eq(theirs)
+    /// The metric of a series in this table. `None`: the rules that could make the series are not equal in both tables.
+    fn moved_metric(&self, old: &Self, series: &Series) -> Option<Arc<Metric>> {
+        let [mine, theirs] = [self, old].map(|table| {
+            let rules = table.rules.iter().filter(|rule| rule.could_make(series));
+            rules.collect::<Vec<&Rule>>()
+        });
+        let pairs = || mine.iter().zip(&theirs);
+        let is_equal = mine.len() == theirs.len() && pairs().all(|(new, old)| new.equals_except_text(old));
+        if mine.is_empty() || !is_equal {
+            return None;
+        }
+        let mut metric = series.metric.clone();
+        // A rule without a description took that of an input.
+        let has_made = |rule: &Rule| {
+            rule.description
+                .as_ref()
+                .is_none_or(|text| *text == metric.description)
+        };
+        let changed = pairs().find(|(new, old)| new.description != old.description && has_made(old));
+        if let Some(text) = changed.and_then(|(new, _)| new.description.clone()) {
+            Arc::make_mut(&mut metric).description = text;
+        }
+        Some(metric)
     }
 
     /// Takes the streams that feed these cells. Returns the number of those that are new here.

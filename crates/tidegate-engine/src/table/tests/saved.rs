@@ -305,3 +305,21 @@ fn other_rules_take_over_what_they_still_make_and_count_nothing_twice() {
     };
     assert_eq!((shown.count, &*shown.bounds), (1, &[2.0, 4.0][..]));
 }
+
+#[test]
+fn a_restored_series_has_the_description_that_its_rule_has_now() {
+    let rules = |text: &str| {
+        vec![Rule {
+            description: Some(text.into()),
+            ..by("c", &["zone"])
+        }]
+    };
+    let pod = series("c", COUNTER, &[("pod", "a")], &[("zone", "z")]);
+    let before = kept(rules("before"));
+    before.observe(&point(&pod, NOW, NOW + 1, 10), NOW + 1);
+    let (next, restored) = restarted(&before, rules("after"));
+    assert_eq!((restored.series, restored.streams), (1, 1));
+    next.observe(&point(&pod, NOW, NOW + 2, 13), NOW + 2);
+    assert_eq!(int(&next, "c{zone=z}"), 13);
+    assert_eq!(super::succession::descriptions(&next), ["after"]);
+}

@@ -53,6 +53,46 @@ fn series_of_equal_rules_go_on_and_others_begin_at_0() {
     assert_eq!(int(&old, "c{zone=z}"), 15, "the old table is as it was");
 }
 
+pub(super) fn descriptions(table: &Table) -> Vec<String> {
+    let mut all = Vec::new();
+    table.read(NOW, &mut |reading| {
+        all.push(reading.series.metric.description.to_string());
+    });
+    all
+}
+
+#[test]
+fn series_of_a_rule_with_another_description_go_on_with_it() {
+    let of = |description: Option<&str>, unit: &str| Rule {
+        description: description.map(Into::into),
+        unit: Some(unit.into()),
+        ..by("c", &["zone"])
+    };
+    let pod = series("c", COUNTER, &[("pod", "a")], &[("zone", "z")]);
+    let old = table(vec![of(None, "By")]);
+    old.observe(&point(&pod, NOW, NOW + 1, 10), NOW + 1);
+    let (second, restored) = replaced(&old, vec![of(Some("text"), "By")]);
+    assert_eq!((restored.series, restored.streams, restored.outdated), (1, 1, 0));
+    assert_eq!(descriptions(&second), ["text"]);
+    let (third, _) = replaced(&second, vec![of(Some("other"), "By")]);
+    third.observe(&point(&pod, NOW, NOW + 2, 13), NOW + 2);
+    assert_eq!(
+        (int(&third, "c{zone=z}"), descriptions(&third)),
+        (13, vec!["other".to_owned()])
+    );
+    let (fourth, _) = replaced(&third, vec![of(None, "By")]);
+    assert_eq!(
+        (int(&fourth, "c{zone=z}"), descriptions(&fourth)),
+        (13, vec!["other".to_owned()])
+    );
+    let (_, restored) = replaced(&fourth, vec![of(None, "s")]);
+    assert_eq!(
+        (restored.series, restored.outdated),
+        (0, 1),
+        "the unit is part of a series"
+    );
+}
+
 #[test]
 fn a_stream_of_a_changed_and_an_equal_rule_counts_once_in_each() {
     let of = |name: &str, keys: &[&str]| Rule {
