@@ -151,7 +151,7 @@ fn any_name_of_a_directory_is_possible() {
     std::fs::create_dir(&directory).expect("a new directory");
     let (mut process, rings) = start(&directory);
     let said = process.stdout.clone();
-    process.wait_until("the gateway reads the rings", || said.find("fresh").is_some());
+    process.wait_until("the gateway reads the rings", || said.find("rank_0").is_some());
     stop(process);
     assert!(!rings.exists());
 }

@@ -12,8 +12,8 @@ pub enum Freshness {
     /// No source is alive.
     Stale,
     /// A source is not alive, a live source has omitted a series, data was lost upstream within the window,
-    /// live series collide, or an earlier run fed the window and no source has reported since. The value is of the data that is
-    /// there.
+    /// live series collide, an earlier run fed the window and no source has reported since, or a rate does not cover its
+    /// window yet. The value is of the data that is there.
     Partial,
     /// No source was ever seen, or every source has left.
     Absent,

@@ -231,6 +231,8 @@ impl Processor for Composites {
 impl Lifecycle for Composites {
     async fn start(&self) -> Result<(), ComponentError> {
         let shared = &self.base.shared;
+        let now = unix_now();
+        self.set.list().iter().for_each(|one| one.observes_from(now));
         if let Some(windows) = &self.windows {
             windows.open(&self.base).await?;
         }

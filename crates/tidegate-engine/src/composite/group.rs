@@ -52,6 +52,8 @@ pub(super) struct CompositeGroup {
     is_unclear: bool,
     /// An earlier run fed it, and no source has reported yet.
     pub(super) awaits_sources: bool,
+    /// When it began with a total whose earlier increases are unknown; 0: it did not.
+    pub(super) observed_since: UnixNanos,
     /// The composite has removed it: later data belongs to the next group of these attributes.
     pub(super) is_removed: bool,
     /// The budget's reservation for its text and window, and for its sketches. `None`: [`Self::hand_on`] gave it away.
@@ -83,6 +85,7 @@ impl CompositeGroup {
             has_left: false,
             is_unclear: false,
             awaits_sources: false,
+            observed_since: 0,
             is_removed: false,
             reservation: Some(reservation),
         }
@@ -153,6 +156,14 @@ impl CompositeGroup {
     pub(super) fn stall(&mut self, member: MemberId) {
         if let Some(member) = self.member(member) {
             member.is_stalled = true;
+        }
+    }
+
+    /// Notes that the first total of a series was reported. What it counted in the window before is unknown.
+    #[cfg(feature = "tables")]
+    pub(super) fn note_first_total(&mut self, now: UnixNanos) {
+        if self.newest == 0 && self.observed_since == 0 {
+            self.observed_since = now;
         }
     }
 

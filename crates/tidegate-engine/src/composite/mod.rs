@@ -6,6 +6,7 @@
 //! different clocks.
 
 mod across;
+mod coverage;
 #[cfg(feature = "tables")]
 mod export;
 mod expression;
@@ -261,6 +262,8 @@ pub struct Composite {
     match_tracker: MatchTracker,
     /// The reason why the declaration does not suit the data.
     refused: Mutex<Option<Arc<str>>>,
+    /// Since when it observes its input; 0: always.
+    observed_since: AtomicU64,
 }
 
 impl Composite {
@@ -292,6 +295,7 @@ impl Composite {
             computed: expression::Computed::default(),
             published: published::Published::default(),
             refused: Mutex::default(),
+            observed_since: AtomicU64::new(0),
         }
     }
 
@@ -365,10 +369,6 @@ impl Composite {
     /// The names of the declaration that have matched.
     pub fn match_tracker(&self) -> &MatchTracker {
         &self.match_tracker
-    }
-
-    fn answer(&self, group: &SharedGroup, now: UnixNanos) -> Answer {
-        lock(group).answer(&self.declaration, now)
     }
 
     fn absent(&self) -> Answer {

@@ -97,8 +97,10 @@ impl Composite {
                 series: Vec::new(),
             }
         };
+        let composite = engine::Composite::new(declaration);
+        composite.observes_from(super::now());
         let inner = Inner {
-            engine: Arc::new(engine::Composite::new(declaration)),
+            engine: Arc::new(composite),
             is_of_increases,
             sources: Mutex::new(sources.into_iter().map(follow).collect()),
             triggers: Mutex::default(),

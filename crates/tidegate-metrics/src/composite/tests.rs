@@ -120,6 +120,16 @@ fn values_leave_the_window() {
 }
 
 #[test]
+fn a_rate_is_partial_until_its_window_is_covered() {
+    let counter = Prometheus::new()
+        .counter(&Description::new("a", ""), &[])
+        .unwrap();
+    let composite = unattended(composite("c").of(&counter));
+    counter.add(5);
+    assert_eq!(composite.get().state, State::Partial);
+}
+
+#[test]
 fn counters_have_increases_and_rates() {
     let registry = Prometheus::new();
     let counter = registry.counter(&Description::new("a", ""), &[]).unwrap();

@@ -305,10 +305,15 @@ impl Partial {
             Some(collision) => {
                 Self::Collision(format!("the composite `{composite}` is partial: {collision}"))
             }
-            None => Self::Sources(format!(
-                "the composite `{composite}` is partial: {} of {} sources report",
-                answer.sources_reporting, answer.sources_expected
-            )),
+            None => {
+                let (reporting, expected) = (answer.sources_reporting, answer.sources_expected);
+                let why = if reporting < expected {
+                    format!("{reporting} of {expected} sources report")
+                } else {
+                    "its window lacks data".to_owned()
+                };
+                Self::Sources(format!("the composite `{composite}` is partial: {why}"))
+            }
         })
     }
 

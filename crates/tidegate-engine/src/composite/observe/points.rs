@@ -248,7 +248,10 @@ impl Composite {
 
     fn enter(&self, stream: &mut PointStream, now: UnixNanos) {
         let push = stream.source.touch(now);
-        drop(self.seen(&mut stream.place, &stream.source, (push, false), now));
+        let entered = self.seen(&mut stream.place, &stream.source, (push, false), now);
+        if let Some((mut group, _)) = entered {
+            group.note_first_total(now);
+        }
     }
 
     /// Notes a point that is not taken because of its time.

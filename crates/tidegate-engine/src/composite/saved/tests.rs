@@ -320,3 +320,20 @@ fn a_restored_group_is_partial_until_a_source_reports() {
     let after = composite.read(NOW).remove(0);
     assert_eq!((after.state, after.value), (Freshness::Fresh, Some(1.0)));
 }
+
+#[test]
+fn a_rate_is_covered_from_the_first_value_that_is_restored() {
+    let run = Run::new(1, declare(Function::Rate), NOW);
+    run.observe(0, 1.0, NOW);
+    run.observe(0, 1.0, NOW + SECOND);
+    let later = NOW + 9 * SECOND;
+    let record = run.save(0, later).unwrap();
+    let next = Run::new(2, declare(Function::Rate), later);
+    let composite = &next.set.list()[0];
+    composite.observes_from(later);
+    let state = |now| composite.read(now)[0].state;
+    assert_eq!(state(later), Freshness::Partial);
+    assert_eq!(next.restore([&record], later), 1);
+    assert_eq!(state(later), Freshness::Partial, "it began 9 s ago");
+    assert_eq!(state(NOW + 10 * SECOND), Freshness::Fresh);
+}
