@@ -134,7 +134,6 @@ impl Composite {
         let (_, has_room) = self.within(attributes, |group| group.restore(start, saved, is_sketched, now));
         if has_room {
             self.inputs.restored_until.fetch_max(saved.end, Relaxed);
-            self.observed_since.fetch_min(start, Relaxed);
             self.version.fetch_add(1, Relaxed);
         } else {
             self.room.note_point_without_room(now);

@@ -322,18 +322,24 @@ fn a_restored_group_is_partial_until_a_source_reports() {
 }
 
 #[test]
-fn a_rate_is_covered_from_the_first_value_that_is_restored() {
+fn a_rate_is_partial_for_one_window_after_a_restart() {
     let run = Run::new(1, declare(Function::Rate), NOW);
-    run.observe(0, 1.0, NOW);
-    run.observe(0, 1.0, NOW + SECOND);
-    let later = NOW + 9 * SECOND;
-    let record = run.save(0, later).unwrap();
+    run.observe(0, 4.0, NOW);
+    let record = run.save(0, NOW).unwrap();
+    // Values that came in the 5 s between the runs are in no window.
+    let later = NOW + 5 * SECOND;
     let next = Run::new(2, declare(Function::Rate), later);
     let composite = &next.set.list()[0];
     composite.observes_from(later);
-    let state = |now| composite.read(now)[0].state;
-    assert_eq!(state(later), Freshness::Partial);
     assert_eq!(next.restore([&record], later), 1);
-    assert_eq!(state(later), Freshness::Partial, "it began 9 s ago");
-    assert_eq!(state(NOW + 10 * SECOND), Freshness::Fresh);
+    next.observe(0, 4.0, later + SECOND);
+    let read = |now| {
+        let answer = composite.read(now).remove(0);
+        (answer.state, answer.sum)
+    };
+    let before_the_gap = NOW + 9 * SECOND;
+    assert_eq!(read(before_the_gap), (Freshness::Partial, 20.0));
+    let in_the_gap = NOW + 11 * SECOND;
+    assert_eq!(read(in_the_gap), (Freshness::Partial, 10.0));
+    assert_eq!(read(later + 10 * SECOND), (Freshness::Fresh, 10.0));
 }
