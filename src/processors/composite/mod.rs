@@ -13,7 +13,7 @@ mod threshold;
 mod webhook;
 mod windows;
 
-use std::sync::Arc;
+use std::sync::{Arc, Once};
 use std::time::Instant;
 
 use async_trait::async_trait;
@@ -69,6 +69,7 @@ struct Composites {
     config: Arc<CompositeProcessorConfig>,
     base: Context,
     set: Arc<CompositeSet>,
+    first_batch: Once,
     table: Arc<Table>,
     windows: Option<Arc<WindowLog>>,
     next: Arc<dyn Consumer>,
@@ -116,6 +117,7 @@ impl Composites {
             webhooks,
             tasks: Mutex::default(),
             set,
+            first_batch: Once::new(),
             table,
             next: cx.next,
             ledger: cx.ledger,
@@ -125,6 +127,11 @@ impl Composites {
 
     fn observe(&self, payload: &Payload) {
         let now = unix_now();
+        // At the start no data comes yet: windows are restored, receivers start later, and senders connect again. Until the first
+        // batch, a group can only be a restored one. It is partial, because no source of it has reported.
+        self.first_batch.call_once(|| {
+            self.set.list().iter().for_each(|one| one.observes_from(now));
+        });
         match payload {
             Payload::Events(events) => self.set.observe_events(events),
             Payload::Points(points) => self.set.observe_all(&points.points, now),
@@ -231,8 +238,6 @@ impl Processor for Composites {
 impl Lifecycle for Composites {
     async fn start(&self) -> Result<(), ComponentError> {
         let shared = &self.base.shared;
-        let now = unix_now();
-        self.set.list().iter().for_each(|one| one.observes_from(now));
         if let Some(windows) = &self.windows {
             windows.open(&self.base).await?;
         }

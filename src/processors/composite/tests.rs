@@ -2,6 +2,8 @@
 
 //! The composites see the data of a pipeline, and do not change it.
 
+mod rates;
+
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 

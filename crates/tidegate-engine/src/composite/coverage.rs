@@ -12,7 +12,7 @@ use crate::freshness::Freshness;
 
 impl Composite {
     /// States that the composite observes its input from `now` on. Until its window begins later, a `rate` is partial. Without
-    /// this call, the window counts as covered.
+    /// this call, the window counts as covered. Call it at the first data, not at the start.
     pub fn observes_from(&self, now: UnixNanos) {
         self.observed_since.store(now, Relaxed);
     }
