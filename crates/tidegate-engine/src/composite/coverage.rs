@@ -102,7 +102,7 @@ mod tests {
 
     #[cfg(feature = "tables")]
     #[test]
-    fn a_group_that_begins_with_an_old_total_is_partial_for_a_window() {
+    fn a_group_whose_empty_window_gets_an_old_total_is_partial_for_a_window() {
         use std::sync::Arc;
 
         use super::super::CompositeSet;
@@ -146,7 +146,14 @@ mod tests {
         assert_eq!(
             state(&rate, NOW + 10 * SECOND).0,
             Freshness::Fresh,
-            "only the group begins"
+            "its window has data"
         );
+        let silent = NOW + 60 * SECOND;
+        assert_eq!(state(&rate, silent), (Freshness::Fresh, Some(0.0)));
+        report("c", silent, 1000);
+        assert_eq!(state(&rate, silent), (Freshness::Partial, Some(0.0)));
+        report("c", silent + 5 * SECOND, 1050);
+        assert_eq!(state(&rate, silent + 9 * SECOND).0, Freshness::Partial);
+        assert_eq!(state(&rate, silent + 10 * SECOND).0, Freshness::Fresh);
     }
 }

@@ -52,7 +52,7 @@ pub(super) struct CompositeGroup {
     is_unclear: bool,
     /// An earlier run fed it, and no source has reported yet.
     pub(super) awaits_sources: bool,
-    /// When it began with a total whose earlier increases are unknown; 0: it did not.
+    /// When a total whose earlier increases are unknown came into its empty window; 0: none did.
     pub(super) observed_since: UnixNanos,
     /// The composite has removed it: later data belongs to the next group of these attributes.
     pub(super) is_removed: bool,
@@ -159,10 +159,11 @@ impl CompositeGroup {
         }
     }
 
-    /// Notes that the first total of a series was reported. What it counted in the window before is unknown.
+    /// Notes that the first total of a series was reported. What it counted in the window before is unknown. If the window has
+    /// data of other series, the group stays as it is: else each new series would make it partial for a window.
     #[cfg(feature = "tables")]
     pub(super) fn note_first_total(&mut self, now: UnixNanos) {
-        if self.newest == 0 && self.observed_since == 0 {
+        if self.newest < self.cut.begin(now) {
             self.observed_since = now;
         }
     }
