@@ -131,14 +131,12 @@ impl Table {
             return None;
         }
         let mut metric = series.metric.clone();
+        let has_text = |rule: &Rule| rule.description.as_ref() == Some(&metric.description);
+        let maker = pairs().find(|(_, old)| has_text(old));
         // A rule without a description took that of an input.
-        let has_made = |rule: &Rule| {
-            rule.description
-                .as_ref()
-                .is_none_or(|text| *text == metric.description)
-        };
-        let changed = pairs().find(|(new, old)| new.description != old.description && has_made(old));
-        if let Some(text) = changed.and_then(|(new, _)| new.description.clone()) {
+        let maker = maker
+            .or_else(|| pairs().find(|(new, old)| old.description.is_none() && new.description.is_some()));
+        if let Some(text) = maker.and_then(|(new, _)| new.description.clone()) {
             Arc::make_mut(&mut metric).description = text;
         }
         Some(metric)

@@ -94,6 +94,25 @@ fn series_of_a_rule_with_another_description_go_on_with_it() {
 }
 
 #[test]
+fn a_series_gets_the_new_description_of_the_rule_whose_text_it_has() {
+    // Each of the rules could make the series.
+    let of = |name: &str, description: Option<&str>| Rule {
+        output: Some("total".into()),
+        description: description.map(Into::into),
+        ..by(name, &["zone"])
+    };
+    let pod = series("c", COUNTER, &[("pod", "a")], &[("zone", "z")]);
+    let old = table(vec![of("other", None), of("c", Some("text"))]);
+    old.observe(&point(&pod, NOW, NOW + 1, 10), NOW + 1);
+    for text in ["text", "right"] {
+        let (new, _) = replaced(&old, vec![of("other", Some("wrong")), of("c", Some(text))]);
+        new.observe(&point(&pod, NOW, NOW + 2, 13), NOW + 2);
+        assert_eq!(int(&new, "total{zone=z}"), 13);
+        assert_eq!(descriptions(&new), [text]);
+    }
+}
+
+#[test]
 fn a_stream_of_a_changed_and_an_equal_rule_counts_once_in_each() {
     let of = |name: &str, keys: &[&str]| Rule {
         output: Some(name.into()),
