@@ -325,13 +325,14 @@ impl Rule {
     }
 }
 
-/// Gives a saved series the description of the rules that could make it. If one of them has none, it stays.
+/// Gives a saved series the description of the rules that could make it. If they do not all have the same one, it stays.
 pub(crate) fn describe(series: &mut Series, rules: &[Rule]) {
     let could = rules.iter().filter(|rule| rule.could_make(series));
-    let texts: Option<Vec<&Arc<str>>> = could.map(|rule| rule.description.as_ref()).collect();
-    let texts = texts.unwrap_or_default();
-    if let Some(&text) = texts.first()
-        && !texts.contains(&&series.metric.description)
+    let mut texts = could.map(|rule| rule.description.as_ref());
+    let first = texts.next().flatten();
+    if let Some(text) = first
+        && texts.all(|other| other == Some(text))
+        && *text != series.metric.description
     {
         Arc::make_mut(&mut series.metric).description = text.clone();
     }

@@ -323,3 +323,28 @@ fn a_restored_series_has_the_description_that_its_rule_has_now() {
     assert_eq!(int(&next, "c{zone=z}"), 13);
     assert_eq!(super::succession::descriptions(&next), ["after"]);
 }
+
+#[test]
+fn a_restored_series_keeps_its_text_if_its_rules_have_several() {
+    // Each of the rules could make the series.
+    let rules = |texts: [Option<&str>; 2]| {
+        let of = |(name, text): (&str, Option<&str>)| Rule {
+            output: Some("total".into()),
+            description: text.map(Into::into),
+            ..by(name, &["zone"])
+        };
+        ["c", "other"].into_iter().zip(texts).map(of).collect::<Vec<_>>()
+    };
+    let pod = series("c", COUNTER, &[("pod", "a")], &[("zone", "z")]);
+    let before = kept(rules([Some("before"), Some("other")]));
+    before.observe(&point(&pod, NOW, NOW + 1, 10), NOW + 1);
+    for (texts, expected) in [
+        ([Some("after"), Some("other")], "before"),
+        ([None, Some("other")], "before"),
+        ([Some("after"), None], "before"),
+        ([Some("after"), Some("after")], "after"),
+    ] {
+        let (next, _) = restarted(&before, rules(texts));
+        assert_eq!(super::succession::descriptions(&next), [expected], "{texts:?}");
+    }
+}
