@@ -86,11 +86,7 @@ impl WindowLog {
     /// Appends the sub-windows with new values. Gives the reason why they are not on disk.
     pub(super) fn save(&self, now: UnixNanos) -> Option<String> {
         let store = self.log.store()?;
-        let failure = self.state.failure.lock().take();
-        if failure.is_some() {
-            // What the failed record had is part of the next one. 0 would include what is restored.
-            self.saved_until.store(1, Relaxed);
-        }
+        let failure = self.take_failure();
         let since = self.saved_until.load(Relaxed);
         let Some(bytes) = self.state.set.save(self.state.run, since, now) else {
             return failure;
@@ -117,18 +113,41 @@ impl WindowLog {
         failure
     }
 
-    /// Writes a snapshot of all windows, or during a reload a last record, and closes the log.
-    pub(super) async fn close(self: &Arc<Self>) {
-        if !self.state.opened_in.is_over() {
-            let log = self.clone();
-            // A panic is in the log.
-            let saved = in_background(move || log.save(unix_now())).await;
-            if let Ok(Some(why)) = saved {
-                let component = &**self.log.owner();
-                warn!(component, "the last values of the windows are not saved: {why}");
-            }
+    /// Gives the reason why the last record is not on disk. The next one then has its values too.
+    fn take_failure(&self) -> Option<String> {
+        let failure = self.state.failure.lock().take();
+        if failure.is_some() {
+            // 0 would include what is restored.
+            self.saved_until.store(1, Relaxed);
         }
+        failure
+    }
+
+    /// Writes a snapshot of all windows, or during a reload a last record, and closes the log. It goes on when the caller no
+    /// longer waits: nobody else would close the log.
+    pub(super) async fn close(self: &Arc<Self>) {
+        let log = self.clone();
+        // A panic is in the log.
+        let _ = tokio::spawn(async move { log.save_and_close().await }).await;
+    }
+
+    async fn save_and_close(self: &Arc<Self>) {
+        if self.state.opened_in.is_over() {
+            return self.log.close().await;
+        }
+        let log = self.clone();
+        let saving = in_background(move || {
+            // The last record has the values of one that failed.
+            log.take_failure();
+            log.save(unix_now())
+        });
+        // A panic is in the log.
+        let unsaved = saving.await.ok().flatten();
         self.log.close().await;
+        if let Some(why) = unsaved.or_else(|| self.take_failure()) {
+            let component = &**self.log.owner();
+            warn!(component, "the last values of the windows are not saved: {why}");
+        }
     }
 }
 
@@ -184,15 +203,15 @@ impl State for WindowState {
 
 #[cfg(test)]
 mod tests {
-    use std::path::Path;
+    use std::future::poll_fn;
+    use std::task::Poll;
 
+    use tempfile::TempDir;
     use tidegate_engine::{Added, Attributes, Composite, Distribution, FeedKind};
-    use tidegate_wal::{Fsync, Quota, Rules, Storage};
 
     use super::super::config::CompositeProcessorConfig;
     use super::*;
-    use crate::component::services::Services;
-    use crate::component::testing::{context, settings};
+    use crate::component::testing::{add_storage, context, settings, storage};
 
     fn set() -> Arc<CompositeSet> {
         set_of("x")
@@ -220,23 +239,21 @@ mod tests {
         composite.add(&feed, now, &added);
     }
 
-    /// The log of a composite of this metric, open.
-    async fn opened(directory: &Path, base: &Context, metric: &str) -> Arc<WindowLog> {
-        let storage = Storage {
-            directory: directory.to_owned(),
-            rules: Rules {
-                fsync: Fsync::Never,
-                segment_bytes: 4096,
-            },
-            quota: Quota::new(1 << 20),
-        };
-        let services = Services {
-            storage: Some(Arc::new(storage)),
-            ..Services::default()
-        };
-        base.shared.services.add("file_storage".to_owned(), services);
+    /// A context with a storage.
+    fn stored() -> (TempDir, Context) {
+        let (directory, base) = (tempfile::tempdir().unwrap(), context("processors", "composite"));
+        add_storage(&base.shared, storage(directory.path(), 1 << 20));
+        (directory, base)
+    }
+
+    fn log_of(base: &Context, metric: &str) -> Arc<WindowLog> {
         let log = WindowLog::new("file_storage".to_owned(), base.path.clone(), set_of(metric));
-        let log = Arc::new(log);
+        Arc::new(log)
+    }
+
+    /// The log of a composite of this metric, open.
+    async fn opened(base: &Context, metric: &str) -> Arc<WindowLog> {
+        let log = log_of(base, metric);
         log.open(base).await.unwrap();
         log
     }
@@ -248,22 +265,57 @@ mod tests {
     /// A reload that fails starts an instance with other composites, and then one with the old ones.
     #[tokio::test]
     async fn a_reload_keeps_windows_that_changed_composites_drop_until_it_is_over() {
-        let (directory, base) = (tempfile::tempdir().unwrap(), context("processors", "composite"));
-        let first = opened(directory.path(), &base, "x").await;
+        let (_directory, base) = stored();
+        let first = opened(&base, "x").await;
         observe(&first.state.set, 7.0, unix_now());
         first.close().await;
         let reload = base.shared.reloads.begin();
-        let second = opened(directory.path(), &base, "y").await;
+        let second = opened(&base, "y").await;
         assert_eq!(sum(&second), 0.0, "of another metric");
         observe(&second.state.set, 1.0, unix_now());
         second.close().await;
-        let again = opened(directory.path(), &base, "y").await;
+        let again = opened(&base, "y").await;
         assert_eq!(sum(&again), 1.0, "of the last second before the stop");
         again.close().await;
         drop(reload);
-        let third = opened(directory.path(), &base, "x").await;
+        let third = opened(&base, "x").await;
         assert_eq!(sum(&third), 7.0);
         third.close().await;
+    }
+
+    #[tokio::test]
+    async fn a_reload_that_succeeds_drops_windows_of_changed_composites() {
+        let (_directory, base) = stored();
+        let first = opened(&base, "x").await;
+        observe(&first.state.set, 7.0, unix_now());
+        first.close().await;
+        let reload = base.shared.reloads.begin();
+        let second = opened(&base, "y").await;
+        drop(reload);
+        second.close().await;
+        let third = opened(&base, "x").await;
+        assert_eq!(sum(&third), 0.0);
+        third.close().await;
+    }
+
+    #[tokio::test]
+    async fn a_close_goes_on_when_nobody_waits_for_it() {
+        let (_directory, base) = stored();
+        let _reload = base.shared.reloads.begin();
+        let first = opened(&base, "x").await;
+        observe(&first.state.set, 7.0, unix_now());
+        let mut close = Box::pin(first.close());
+        let polled = poll_fn(|cx| Poll::Ready(close.as_mut().poll(cx))).await;
+        assert!(polled.is_pending());
+        drop(close);
+        let second = loop {
+            let second = log_of(&base, "x");
+            if second.open(&base).await.is_ok() {
+                break second;
+            }
+        };
+        assert_eq!(sum(&second), 7.0);
+        second.close().await;
     }
 
     #[test]
