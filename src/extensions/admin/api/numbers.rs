@@ -310,7 +310,7 @@ impl Partial {
                 let why = if reporting < expected {
                     format!("{reporting} of {expected} sources report")
                 } else {
-                    "its window lacks data".to_owned()
+                    "its window is not covered yet, or lacks data".to_owned()
                 };
                 Self::Sources(format!("the composite `{composite}` is partial: {why}"))
             }

@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use tidegate_engine::{Declaration, Limits, OnStale, Rule, Table};
+use tidegate_engine::{Declaration, Function, Limits, OnStale, Rule, Table};
 
 use super::*;
 use crate::watch::testing::declaration;
@@ -198,6 +198,31 @@ async fn a_stale_value_is_an_error_for_keda_even_where_the_last_one_is_shown() {
     let query = [("query", "sum(shown)"), ("target", "1")];
     let status = gateway.fails("GetMetrics", &query).await;
     assert_eq!(status.code(), Code::FailedPrecondition, "{status}");
+}
+
+#[tokio::test]
+async fn a_rate_that_does_not_cover_its_window_is_refused_by_on_partial() {
+    let mut gateway = Gateway::start().await;
+    let rate = Declaration {
+        function: Function::Rate,
+        ..declaration("served")
+    };
+    let mut bench = Bench::of(rate, Vec::new());
+    gateway.admin.base.shared.composites.add(bench.watched.clone());
+    bench
+        .watched
+        .composite()
+        .observes_from(crate::component::unix_now());
+    bench.observe("m", 5.0);
+    let trigger = [("composite", "served"), ("target", "1"), ("onPartial", "error")];
+    let status = gateway.fails("IsActive", &trigger).await;
+    assert_eq!(status.code(), Code::FailedPrecondition, "{status}");
+    let why = "partial: its window is not covered yet, or lacks data";
+    assert!(status.message().contains(why), "{status}");
+    let path = "/externalscaler.ExternalScaler/IsActive";
+    let without = object(&trigger[..2]);
+    let active: messages::IsActiveResponse = gateway.call(path, without).await.unwrap();
+    assert!(active.result);
 }
 
 #[tokio::test]
