@@ -247,7 +247,8 @@ typedef enum tg_state {
   TG_IDLE = 2,
   // No source is alive.
   TG_STALE = 3,
-  // A source is not alive, or a loss is known within the window. The value is that of what is there.
+  // A source is not alive, a loss is known within the window, or a rate does not cover its window yet. The value is
+  // that of what is there.
   TG_PARTIAL = 4,
   // Never seen, or every source has left.
   TG_ABSENT = 5,

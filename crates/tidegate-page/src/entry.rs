@@ -18,8 +18,8 @@ pub enum State {
     Idle = 2,
     /// No source is alive.
     Stale = 3,
-    /// A source is not alive, a living source has omitted a series, a loss upstream is known within the window, or living
-    /// series collide. The value is that of what is there.
+    /// A source is not alive, a living source has omitted a series, a loss upstream is known within the window, living
+    /// series collide, or a rate does not cover its window yet. The value is that of what is there.
     Partial = 4,
     /// Never seen, or every source has left.
     #[default]
