@@ -138,7 +138,10 @@ impl Composite {
 
     /// The current state of every group. If there are no groups yet, it gives one snapshot that says so.
     pub fn all(&self) -> Vec<Snapshot> {
-        let now = super::now();
+        self.all_at(super::now())
+    }
+
+    pub(super) fn all_at(&self, now: UnixNanos) -> Vec<Snapshot> {
         self.0.update(now);
         self.0.read(now)
     }

@@ -125,8 +125,14 @@ fn a_rate_is_partial_until_its_window_is_covered() {
         .counter(&Description::new("a", ""), &[])
         .unwrap();
     let composite = unattended(composite("c").of(&counter));
-    counter.add(5);
-    assert_eq!(composite.get().state, State::Partial);
+    let start = now();
+    let state = |at| {
+        counter.add(5);
+        composite.all_at(at)[0].state
+    };
+    assert_eq!(state(start), State::Partial);
+    assert_eq!(state(start + 9_000 * MS), State::Partial);
+    assert_eq!(state(start + 10_000 * MS), State::Fresh);
 }
 
 #[test]
