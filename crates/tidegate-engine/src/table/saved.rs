@@ -30,7 +30,6 @@ use crate::streams::{Streams, lock};
 use crate::{Data, Number, Series, UnixNanos, clock};
 
 const VERSION: u8 = 2;
-
 const CELL: u8 = 1;
 const STREAM: u8 = 2;
 
