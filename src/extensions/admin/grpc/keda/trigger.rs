@@ -10,9 +10,9 @@
 //! `activation` (default 0) is the value to exceed before there are replicas. `combine` merges several groups of a
 //! composite, or several elements of a query: `sum`, `max`, `min` or `avg`.
 //!
-//! `onPartial: error` refuses a value that lacks some of its sources, or a part of its window. `use` accepts it. Without either, a
-//! value is refused only if it lacks living series because others have their name and labels. `whenGone: inactive`
-//! allows scale to zero when every scrape target has left discovery.
+//! `onPartial: error` refuses a value that lacks some of its sources, or a part of its window. `use` accepts it.
+//! Without either, a value is refused only if it lacks living series because others have their name and labels.
+//! `whenGone: inactive` allows scale to zero when every scrape target has left discovery.
 
 use std::collections::HashMap;
 
