@@ -100,6 +100,15 @@ def check_figure(project: str, text: str, target: str) -> None:
         assert rows == [], f"{text}, and yet there is: {rows}"
 
 
+def test_the_introduction_has_the_figures_of_its_section() -> None:
+    introduction = (ROOT / "README.md").read_text().partition("\n## ")[0]
+    section = (ROOT / FIGURES).read_text().split("\n## instant\n")[1].split("\n## ")[0]
+    assert f"]({FIGURES}#instant)" in introduction
+    for row in ("query, 100k events/s: p99 of 10000", "composite over HTTP, 100k series: p99"):
+        (figure,) = re.findall(rf"(?m)^\| {row} \| (.+?) \|", section)
+        assert f" {figure} (p99" in introduction, f"{row}: {figure}"
+
+
 def test_the_limits_state_the_stability_of_components() -> None:
     pages = list((ROOT / "docs/reference").rglob("*.md"))
     is_any_stable = any(re.search(r"\bStable\b", page.read_text()) for page in pages)
