@@ -202,9 +202,12 @@ def component_page(component: Row, own_metrics: list[Row]) -> str:
     if guide:
         title = (DOCS / guide).read_text().partition("\n")[0].removeprefix("# ")
         text += f"Ideas and use: [{title}](../../{guide}).\n\n"
-    if component["stability"]:
+    text += "## Stability\n\n"
+    if component["class"] == "extension":
+        text += f"The extension is {code(component['stability']['extension'])}.\n\n"
+    else:
         signals = [[signal, stability] for signal, stability in component["stability"].items()]
-        text += "## Stability\n\n" + table(["signal", "stability"], signals)
+        text += table(["signal", "stability"], signals)
     text += f"## Example\n\n```yaml\n{component['example']}```\n\n"
     text += options(component["options"])
     if component["vendors"]:

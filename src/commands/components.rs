@@ -44,8 +44,10 @@ pub struct About {
     pub kind: &'static str,
     /// Other spellings.
     pub aliases: &'static [&'static str],
-    /// Signals with stability.
+    /// Signals with stability. Empty for extensions.
     pub signals: &'static [(Signal, Stability)],
+    /// The level of an extension.
+    pub stability: Option<Stability>,
     /// One line.
     pub help: &'static str,
     /// Errors, in groups.
@@ -56,10 +58,18 @@ pub struct About {
 
 impl About {
     fn of<B>(class: Class, factory: &'static Factory<B>) -> Self {
+        Self::new(class, factory, factory.stability, None)
+    }
+
+    fn new<B, S>(
+        class: Class,
+        factory: &'static Factory<B, S>,
+        signals: &'static [(Signal, Stability)],
+        stability: Option<Stability>,
+    ) -> Self {
         let Factory {
             kind,
             aliases,
-            signals,
             help,
             errors,
             config,
@@ -70,10 +80,21 @@ impl About {
             kind,
             aliases,
             signals,
+            stability,
             help,
             errors,
             config: *config,
         }
+    }
+
+    /// The signals with their levels. An extension has one level, at the name of its class.
+    fn levels(&self) -> impl Iterator<Item = (&'static str, &'static str)> {
+        let signals = self
+            .signals
+            .iter()
+            .map(|(signal, level)| (signal.name(), level.name()));
+        let of_extension = self.stability.map(|level| (self.class.as_str(), level.name()));
+        signals.chain(of_extension)
     }
 }
 
@@ -103,7 +124,7 @@ pub fn all() -> Vec<About> {
     all.extend(
         extensions::FACTORIES
             .iter()
-            .map(|factory| About::of(Class::Extension, factory)),
+            .map(|factory| About::new(Class::Extension, factory, &[], Some(factory.stability))),
     );
     all
 }
@@ -163,14 +184,11 @@ fn lines(about: &About, with_options: bool) -> Vec<String> {
         lines.push(format!("    aliases: [{}]", aliases.join(", ")));
     }
     lines.push(format!("    description: {}", yaml_text(about.help)));
-    if !about.signals.is_empty() {
-        let signals: Vec<_> = about
-            .signals
-            .iter()
-            .map(|(signal, stability)| format!("{signal}: {}", yaml_text(stability.name())))
-            .collect();
-        lines.push(format!("    stability: {{{}}}", signals.join(", ")));
-    }
+    let levels = about.levels();
+    let levels: Vec<_> = levels
+        .map(|(of, level)| format!("{of}: {}", yaml_text(level)))
+        .collect();
+    lines.push(format!("    stability: {{{}}}", levels.join(", ")));
     if with_options {
         lines.push("    options:".to_owned());
         let options = (about.config.docs)();
@@ -230,6 +248,21 @@ mod tests {
             let options = (about.config.docs)();
             let names: Vec<_> = options.iter().map(|option| option.name).collect();
             assert_eq!(listed, names, "{}", about.kind);
+        }
+    }
+
+    #[test]
+    fn each_signal_and_each_extension_has_a_level() {
+        for about in all() {
+            let one = read(&about);
+            let listed = one.child("stability").as_map().unwrap_or_default();
+            let listed: Vec<_> = listed.iter().map(|entry| entry.key.as_str()).collect();
+            let mut expected: Vec<_> = about.signals.iter().map(|(signal, _)| signal.name()).collect();
+            if about.class == Class::Extension {
+                expected.push("extension");
+            }
+            assert!(!expected.is_empty(), "{}", about.kind);
+            assert_eq!(listed, expected, "{}", about.kind);
         }
     }
 

@@ -192,7 +192,7 @@ impl Plan {
 
     fn signals(&self, id: &ComponentId) -> Option<(&'static str, &'static [(Signal, Stability)])> {
         fn of<B>(planned: &Planned<Factory<B>>) -> (&'static str, &'static [(Signal, Stability)]) {
-            (planned.factory.kind, planned.factory.signals)
+            (planned.factory.kind, planned.factory.stability)
         }
         (self.receivers.get(id).map(of))
             .or_else(|| self.processors.get(id).map(of))
@@ -208,11 +208,11 @@ struct Resolver<'a> {
 
 impl Resolver<'_> {
     /// Decodes every defined component of a class. A bad component is an error even if no pipeline uses it.
-    fn section<B: 'static>(
+    fn section<B: 'static, S: 'static>(
         &mut self,
         class: Class,
-        factories: &[&'static Factory<B>],
-    ) -> BTreeMap<ComponentId, Planned<Factory<B>>> {
+        factories: &[&'static Factory<B, S>],
+    ) -> BTreeMap<ComponentId, Planned<Factory<B, S>>> {
         let mut resolved = BTreeMap::new();
         for Component { id, options, .. } in self.document.section(class) {
             // Another check has already reported an unknown type.
@@ -237,7 +237,7 @@ impl Resolver<'_> {
     }
 }
 
-fn answers_to<B>(factory: &Factory<B>, kind: &str) -> bool {
+fn answers_to<B, S>(factory: &Factory<B, S>, kind: &str) -> bool {
     factory.kind == kind || factory.aliases.contains(&kind)
 }
 

@@ -81,7 +81,7 @@ const ERRORS: &[ErrorDoc] = &[
 pub static FACTORY: ReceiverFactory = Factory {
     kind: "prometheus",
     aliases: &[],
-    signals: &[(Signal::Metrics, Stability::Beta)],
+    stability: &[(Signal::Metrics, Stability::Beta)],
     help: "scrapes targets as Prometheus does, by its own scrape_configs",
     errors: &[ERRORS],
     config: ConfigType::of::<PrometheusReceiverConfig>(),

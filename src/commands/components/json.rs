@@ -38,9 +38,8 @@ fn component(about: &About, examples: Option<&Node>, own_metrics: &[OwnMetric]) 
     let example = examples.and_then(|root| root.get(class.section())?.get(kind));
     let options = (about.config.docs)();
     let stability: Map<_, _> = about
-        .signals
-        .iter()
-        .map(|(signal, stability)| (signal.to_string(), stability.name().into()))
+        .levels()
+        .map(|(of, level)| (of.to_owned(), level.into()))
         .collect();
     let metrics: Vec<_> = own_metrics
         .iter()

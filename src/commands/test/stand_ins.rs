@@ -150,7 +150,7 @@ fn has_metric_relabelling(options: &Node) -> bool {
 static RECEIVER: ReceiverFactory = Factory {
     kind: "test_input",
     aliases: &[],
-    signals: SIGNALS,
+    stability: SIGNALS,
     help: "gets data from a test",
     errors: &[],
     config: ConfigType::of::<String>(),
@@ -170,7 +170,7 @@ impl Receiver for IdleReceiver {}
 static EXPORTER: ExporterFactory = Factory {
     kind: "test_output",
     aliases: &[],
-    signals: SIGNALS,
+    stability: SIGNALS,
     help: "keeps data for a test",
     errors: &[],
     config: ConfigType::of::<String>(),
@@ -180,7 +180,7 @@ static EXPORTER: ExporterFactory = Factory {
 static GRPC_EXPORTER: ExporterFactory = Factory {
     kind: "test_output_otlp",
     aliases: &[],
-    signals: SIGNALS,
+    stability: SIGNALS,
     help: "keeps data for a test, as `otlp` sends it",
     errors: &[],
     config: ConfigType::of::<String>(),
@@ -195,7 +195,7 @@ static GRPC_EXPORTER: ExporterFactory = Factory {
 static HTTP_EXPORTER: ExporterFactory = Factory {
     kind: "test_output_otlphttp",
     aliases: &[],
-    signals: SIGNALS,
+    stability: SIGNALS,
     help: "keeps data for a test, as `otlphttp` sends it",
     errors: &[],
     config: ConfigType::of::<String>(),
@@ -255,7 +255,7 @@ impl Consumer for KeepingExporter {
 static PAGE: ExporterFactory = Factory {
     kind: "test_page",
     aliases: &[],
-    signals: SIGNALS,
+    stability: SIGNALS,
     help: "shows a page to a test",
     errors: &[],
     config: ConfigType::of::<String>(),
@@ -326,7 +326,7 @@ impl Consumer for UnservedPage {
 static PROCESSOR: ProcessorFactory = Factory {
     kind: "test_pass",
     aliases: &[],
-    signals: SIGNALS,
+    stability: SIGNALS,
     help: "passes data in a test",
     errors: &[],
     config: ConfigType::of::<String>(),

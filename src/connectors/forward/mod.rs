@@ -19,7 +19,7 @@ crate::options! {
 pub static FACTORY: ConnectorFactory = Factory {
     kind: "forward",
     aliases: &[],
-    signals: &[
+    stability: &[
         (Signal::Metrics, Stability::Beta),
         (Signal::Traces, Stability::Beta),
         (Signal::Logs, Stability::Beta),

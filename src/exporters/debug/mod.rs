@@ -112,7 +112,7 @@ const ERRORS: &[ErrorDoc] = &[
 pub static FACTORY: ExporterFactory = Factory {
     kind: "debug",
     aliases: &["logging"],
-    signals: &[
+    stability: &[
         (Signal::Metrics, Stability::Beta),
         (Signal::Traces, Stability::Beta),
         (Signal::Logs, Stability::Beta),

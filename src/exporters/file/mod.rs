@@ -50,7 +50,7 @@ const ERRORS: &[ErrorDoc] = &[
 pub static FACTORY: ExporterFactory = Factory {
     kind: "file",
     aliases: &[],
-    signals: &[
+    stability: &[
         (Signal::Metrics, Stability::Beta),
         (Signal::Traces, Stability::Beta),
         (Signal::Logs, Stability::Beta),

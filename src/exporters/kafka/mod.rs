@@ -33,7 +33,7 @@ use keys::{KeyRule, Piece};
 pub static FACTORY: ExporterFactory = Factory {
     kind: "kafka",
     aliases: &[],
-    signals: &[
+    stability: &[
         (Signal::Metrics, Stability::Alpha),
         (Signal::Traces, Stability::Alpha),
         (Signal::Logs, Stability::Alpha),

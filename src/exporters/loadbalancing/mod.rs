@@ -59,7 +59,7 @@ const ERRORS: &[ErrorDoc] = &[
 pub static FACTORY: ExporterFactory = Factory {
     kind: "loadbalancing",
     aliases: &["load_balancing"],
-    signals: &[
+    stability: &[
         (Signal::Metrics, Stability::Beta),
         (Signal::Traces, Stability::Beta),
         (Signal::Logs, Stability::Beta),

@@ -37,7 +37,7 @@ use sending::NatsSending;
 pub static FACTORY: ExporterFactory = Factory {
     kind: "nats",
     aliases: &[],
-    signals: &[
+    stability: &[
         (Signal::Metrics, Stability::Alpha),
         (Signal::Traces, Stability::Alpha),
         (Signal::Logs, Stability::Alpha),

@@ -18,7 +18,7 @@ crate::options! {
 pub static FACTORY: ExporterFactory = Factory {
     kind: "nop",
     aliases: &[],
-    signals: &[
+    stability: &[
         (Signal::Metrics, Stability::Beta),
         (Signal::Traces, Stability::Beta),
         (Signal::Logs, Stability::Beta),

@@ -49,7 +49,7 @@ const ERRORS: &[ErrorDoc] = &[ErrorDoc::logged(
 pub static FACTORY: ExporterFactory = Factory {
     kind: "otlp",
     aliases: &["otlp_grpc"],
-    signals: &[
+    stability: &[
         (Signal::Metrics, Stability::Beta),
         (Signal::Traces, Stability::Beta),
         (Signal::Logs, Stability::Beta),

@@ -32,7 +32,7 @@ use config::OtlpHttpExporterConfig;
 pub static FACTORY: ExporterFactory = Factory {
     kind: "otlphttp",
     aliases: &["otlp_http"],
-    signals: &[
+    stability: &[
         (Signal::Metrics, Stability::Beta),
         (Signal::Traces, Stability::Beta),
         (Signal::Logs, Stability::Beta),

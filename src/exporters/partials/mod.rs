@@ -54,7 +54,7 @@ const ERRORS: &[ErrorDoc] = &[
 pub static FACTORY: ExporterFactory = Factory {
     kind: "partials",
     aliases: &[],
-    signals: &[(Signal::Metrics, Stability::Alpha)],
+    stability: &[(Signal::Metrics, Stability::Alpha)],
     help: "publishes the totals of this gateway to the replicas of a cluster",
     errors: &[ERRORS],
     config: ConfigType::of::<PartialsExporterConfig>(),

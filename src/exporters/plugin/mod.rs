@@ -59,7 +59,7 @@ const ERRORS: &[ErrorDoc] = &[
 pub static FACTORY: ExporterFactory = Factory {
     kind: "plugin",
     aliases: &[],
-    signals: &[
+    stability: &[
         (Signal::Metrics, Stability::Alpha),
         (Signal::Traces, Stability::Alpha),
         (Signal::Logs, Stability::Alpha),

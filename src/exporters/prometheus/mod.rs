@@ -75,7 +75,7 @@ const ERRORS: &[ErrorDoc] = &[
 pub static FACTORY: ExporterFactory = Factory {
     kind: "prometheus",
     aliases: &[],
-    signals: &[(Signal::Metrics, Stability::Beta)],
+    stability: &[(Signal::Metrics, Stability::Beta)],
     help: "serves metrics to Prometheus scrapes (text 0.0.4, OpenMetrics 1.0.0)",
     errors: &[ERRORS, PAGE_ERRORS, AUTH_ERRORS, LISTENER_ERRORS, SOCKET_ERRORS],
     config: ConfigType::of::<PrometheusExporterConfig>(),

@@ -46,7 +46,7 @@ use response::{Sent, WriteOutcome};
 pub static FACTORY: ExporterFactory = Factory {
     kind: "prometheusremotewrite",
     aliases: &["prometheus_remote_write"],
-    signals: &[(Signal::Metrics, Stability::Beta)],
+    stability: &[(Signal::Metrics, Stability::Beta)],
     help: "writes metrics by Prometheus remote write, 1.0 and 2.0",
     errors: &[DELIVERY_ERRORS],
     config: ConfigType::of::<RemoteWriteExporterConfig>(),

@@ -42,7 +42,8 @@ use self::tap::TapAccess;
 use crate::component::patterns::{check_filter, check_pattern, filter};
 use crate::component::worker::Worker;
 use crate::component::{
-    ComponentError, ConfigType, Context, ErrorDoc, Evaluator, Extension, ExtensionFactory, Factory, Lifecycle,
+    ComponentError, ConfigType, Context, ErrorDoc, Evaluator, Extension, ExtensionFactory, Factory,
+    Lifecycle, Stability,
 };
 use crate::config::{ByteSize, Node, Ordered, Problems};
 use crate::net::auth::AuthConfig;
@@ -291,7 +292,7 @@ const ERRORS: &[ErrorDoc] = &[
 pub static FACTORY: ExtensionFactory = Factory {
     kind: "admin",
     aliases: &[],
-    signals: &[],
+    stability: Stability::Beta,
     help: "answers PromQL and serves the current values of composites",
     errors: &[ERRORS, PAGE_ERRORS, AUTH_ERRORS, LISTENER_ERRORS, SOCKET_ERRORS],
     config: ConfigType::of::<AdminConfig>(),

@@ -25,7 +25,7 @@ use crate::component::files;
 use crate::component::services::Services;
 use crate::component::worker::in_background;
 use crate::component::{
-    ComponentError, ConfigType, Context, ErrorDoc, Extension, ExtensionFactory, Factory, Lifecycle,
+    ComponentError, ConfigType, Context, ErrorDoc, Extension, ExtensionFactory, Factory, Lifecycle, Stability,
 };
 use crate::config::{Node, Problems, Secret};
 use crate::net::reload::Reloading;
@@ -117,7 +117,7 @@ const ERRORS: &[ErrorDoc] = &[ErrorDoc::logged(
 pub static FACTORY: ExtensionFactory = Factory {
     kind: "basicauth",
     aliases: &["basic_auth"],
-    signals: &[],
+    stability: Stability::Beta,
     help: "authenticates with names and passwords: senders (receivers) or the gateway (exporters)",
     errors: &[ERRORS],
     config: ConfigType::of::<BasicAuthConfig>(),

@@ -17,7 +17,7 @@ use crate::component::auth::{Authenticator, Credentials, Unauthenticated};
 use crate::component::files;
 use crate::component::services::Services;
 use crate::component::{
-    ComponentError, ConfigType, Context, ErrorDoc, Extension, ExtensionFactory, Factory, Lifecycle,
+    ComponentError, ConfigType, Context, ErrorDoc, Extension, ExtensionFactory, Factory, Lifecycle, Stability,
 };
 use crate::config::{Node, Problems, Secret};
 use crate::net::reload::Reloading;
@@ -71,7 +71,7 @@ const ERRORS: &[ErrorDoc] = &[ErrorDoc::logged(
 pub static FACTORY: ExtensionFactory = Factory {
     kind: "bearertokenauth",
     aliases: &["bearer_token_auth"],
-    signals: &[],
+    stability: Stability::Beta,
     help: "authenticates with tokens: senders (receivers) or the gateway (exporters)",
     errors: &[ERRORS],
     config: ConfigType::of::<BearerTokenConfig>(),

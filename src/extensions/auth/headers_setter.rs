@@ -10,7 +10,7 @@ use http::{HeaderMap, HeaderName, HeaderValue};
 use crate::batch::ClientMetadata;
 use crate::component::auth::Credentials;
 use crate::component::services::Services;
-use crate::component::{ConfigType, Extension, ExtensionFactory, Factory, Lifecycle};
+use crate::component::{ConfigType, Extension, ExtensionFactory, Factory, Lifecycle, Stability};
 use crate::config::{Node, Problems, Secret};
 
 crate::options! {
@@ -91,7 +91,7 @@ fn secret(value: &Secret) -> Option<HeaderValue> {
 pub static FACTORY: ExtensionFactory = Factory {
     kind: "headers_setter",
     aliases: &[],
-    signals: &[],
+    stability: Stability::Beta,
     help: "sets request headers of exporters, to fixed values or values of the sender's request",
     errors: &[],
     config: ConfigType::of::<HeadersSetterConfig>(),

@@ -20,7 +20,7 @@ use crate::component::auth::Credentials;
 use crate::component::files;
 use crate::component::services::Services;
 use crate::component::{
-    ComponentError, ConfigType, Context, ErrorDoc, Extension, ExtensionFactory, Factory, Lifecycle,
+    ComponentError, ConfigType, Context, ErrorDoc, Extension, ExtensionFactory, Factory, Lifecycle, Stability,
 };
 use crate::config::{Node, Problems};
 use crate::net::reload::Reloading;
@@ -69,7 +69,7 @@ const ERRORS: &[ErrorDoc] = &[
 pub static FACTORY: ExtensionFactory = Factory {
     kind: "sigv4auth",
     aliases: &["sigv4_auth"],
-    signals: &[],
+    stability: Stability::Beta,
     help: "signs requests to Amazon's services",
     errors: &[ERRORS],
     config: ConfigType::of::<SigV4Config>(),

@@ -17,6 +17,7 @@ use self::election::LeaseElection;
 use crate::component::services::Services;
 use crate::component::{
     Cluster, ComponentError, ConfigType, Context, ErrorDoc, Extension, ExtensionFactory, Factory, Lifecycle,
+    Stability,
 };
 use async_trait::async_trait;
 use parking_lot::Mutex;
@@ -49,7 +50,7 @@ const ERRORS: &[ErrorDoc] = &[
 pub static FACTORY: ExtensionFactory = Factory {
     kind: "cluster",
     aliases: &[],
-    signals: &[],
+    stability: Stability::Alpha,
     help: "connects this gateway with others that show the same totals, through a store",
     errors: &[ERRORS],
     config: ConfigType::of::<ClusterConfig>(),

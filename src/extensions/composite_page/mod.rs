@@ -20,7 +20,8 @@ use tokio_util::sync::CancellationToken;
 
 use crate::component::patterns::{check_pattern, patterns};
 use crate::component::{
-    ComponentError, ConfigType, Context, ErrorDoc, Extension, ExtensionFactory, Factory, Lifecycle, unix_now,
+    ComponentError, ConfigType, Context, ErrorDoc, Extension, ExtensionFactory, Factory, Lifecycle,
+    Stability, unix_now,
 };
 use crate::config::{Node, Problems};
 use crate::net::FileMode;
@@ -79,7 +80,7 @@ const ERRORS: &[ErrorDoc] = &[
 pub static FACTORY: ExtensionFactory = Factory {
     kind: "composite_page",
     aliases: &[],
-    signals: &[],
+    stability: Stability::Beta,
     help: "keeps composites in shared memory, for readers on this node",
     errors: &[ERRORS],
     config: ConfigType::of::<CompositePageConfig>(),

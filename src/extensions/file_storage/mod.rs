@@ -10,7 +10,7 @@ use tidegate_wal::{Fsync, Quota, Rules, Storage};
 
 use crate::component::services::Services;
 use crate::component::{
-    ComponentError, ConfigType, Context, ErrorDoc, Extension, ExtensionFactory, Factory, Lifecycle,
+    ComponentError, ConfigType, Context, ErrorDoc, Extension, ExtensionFactory, Factory, Lifecycle, Stability,
 };
 use config::{FileStorageConfig, FsyncMode};
 
@@ -42,7 +42,7 @@ const ERRORS: &[ErrorDoc] = &[
 pub static FACTORY: ExtensionFactory = Factory {
     kind: "file_storage",
     aliases: &[],
-    signals: &[],
+    stability: Stability::Beta,
     help: "stores queues and state in a directory, so that they survive a restart",
     errors: &[ERRORS],
     config: ConfigType::of::<FileStorageConfig>(),

@@ -14,7 +14,7 @@ use serde_json::json;
 
 use crate::component::shared::{Phase, Shared};
 use crate::component::{
-    ComponentError, ConfigType, Context, ErrorDoc, Extension, ExtensionFactory, Factory, Lifecycle,
+    ComponentError, ConfigType, Context, ErrorDoc, Extension, ExtensionFactory, Factory, Lifecycle, Stability,
 };
 use crate::config::{Node, Problems, WithoutEffect};
 use crate::net::errors::{LISTENER_ERRORS, PAGE_ERRORS, SOCKET_ERRORS};
@@ -83,7 +83,7 @@ const ERRORS: &[ErrorDoc] = &[ErrorDoc::answered(
 pub static FACTORY: ExtensionFactory = Factory {
     kind: "health_check",
     aliases: &[],
-    signals: &[],
+    stability: Stability::Beta,
     help: "answers liveness and readiness probes over HTTP",
     errors: &[ERRORS, PAGE_ERRORS, LISTENER_ERRORS, SOCKET_ERRORS],
     config: ConfigType::of::<HealthCheckConfig>(),

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use super::{ERRORS, HealthCheck, PORT, ResponseBody, Shape};
 use crate::component::shared::Phase;
-use crate::component::{ConfigType, ExtensionFactory, Factory};
+use crate::component::{ConfigType, ExtensionFactory, Factory, Stability};
 use crate::config::{Node, Problems, WithoutEffect};
 use crate::net::errors::{LISTENER_ERRORS, PAGE_ERRORS};
 use crate::net::{Endpoint, SocketFileConfig, TlsServerConfig};
@@ -142,7 +142,7 @@ impl HealthCheckV2Config {
 pub static FACTORY: ExtensionFactory = Factory {
     kind: "healthcheckv2",
     aliases: &["health_check_v2"],
-    signals: &[],
+    stability: Stability::Beta,
     help: "answers liveness and readiness probes over HTTP, as the Collector's extension of that name",
     errors: &[ERRORS, PAGE_ERRORS, LISTENER_ERRORS],
     config: ConfigType::of::<HealthCheckV2Config>(),

@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use crate::component::{ConfigType, Extension, ExtensionFactory, Factory, Lifecycle};
+use crate::component::{ConfigType, Extension, ExtensionFactory, Factory, Lifecycle, Stability};
 use crate::config::{Node, Problems, WithoutEffect};
 
 const NO_BALLAST: &WithoutEffect = &[
@@ -33,7 +33,7 @@ impl MemoryBallastConfig {
 pub static FACTORY: ExtensionFactory = Factory {
     kind: "memory_ballast",
     aliases: &[],
-    signals: &[],
+    stability: Stability::Beta,
     help: "does nothing; accepted from old configurations of the Collector",
     errors: &[],
     config: ConfigType::of::<MemoryBallastConfig>(),

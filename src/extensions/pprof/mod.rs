@@ -17,7 +17,7 @@ use serde_json::json;
 use tidegate_profiler::{Profile, Sampling};
 
 use crate::component::{
-    ComponentError, ConfigType, Context, ErrorDoc, Extension, ExtensionFactory, Factory, Lifecycle,
+    ComponentError, ConfigType, Context, ErrorDoc, Extension, ExtensionFactory, Factory, Lifecycle, Stability,
 };
 use crate::config::{Node, Problems};
 use crate::net::auth::AuthConfig;
@@ -97,7 +97,7 @@ const ERRORS: &[ErrorDoc] = &[
 pub static FACTORY: ExtensionFactory = Factory {
     kind: "pprof",
     aliases: &[],
-    signals: &[],
+    stability: Stability::Beta,
     help: "serves profiles of processor time for `go tool pprof`",
     errors: &[ERRORS, PAGE_ERRORS, AUTH_ERRORS, LISTENER_ERRORS, SOCKET_ERRORS],
     config: ConfigType::of::<PprofConfig>(),

@@ -44,7 +44,7 @@ use crate::component::shared::Phase;
 use crate::component::worker::in_background;
 use crate::component::{
     ComponentError, ConfigType, Context, ErrorDoc, Extension, ExtensionFactory, Factory, Lifecycle, Shared,
-    unix_now,
+    Stability, unix_now,
 };
 use crate::prom::catalog::millis as millis_at;
 
@@ -87,7 +87,7 @@ const ERRORS: &[ErrorDoc] = &[
 pub static FACTORY: ExtensionFactory = Factory {
     kind: "rules",
     aliases: &[],
-    signals: &[],
+    stability: Stability::Alpha,
     help: "evaluates Prometheus recording and alerting rules on the live tables",
     errors: &[ERRORS],
     config: ConfigType::of::<RulesConfig>(),

@@ -17,7 +17,7 @@ use parking_lot::Mutex;
 
 use crate::component::slow::{Observer, Slow};
 use crate::component::{
-    ComponentError, ConfigType, Context, Extension, ExtensionFactory, Factory, Lifecycle, Shared,
+    ComponentError, ConfigType, Context, Extension, ExtensionFactory, Factory, Lifecycle, Shared, Stability,
 };
 use crate::config::{Node, Problems};
 use crate::net::auth::AuthConfig;
@@ -78,7 +78,7 @@ impl ZpagesConfig {
 pub static FACTORY: ExtensionFactory = Factory {
     kind: "zpages",
     aliases: &[],
-    signals: &[],
+    stability: Stability::Beta,
     help: "serves tables about the gateway itself: service, pipelines, extensions, slow batches",
     errors: &[PAGE_ERRORS, AUTH_ERRORS, LISTENER_ERRORS, SOCKET_ERRORS],
     config: ConfigType::of::<ZpagesConfig>(),

@@ -66,7 +66,7 @@ const ERRORS: &[ErrorDoc] = &[
 pub static FACTORY: ProcessorFactory = Factory {
     kind: "aggregate",
     aliases: &[],
-    signals: &[(Signal::Metrics, Stability::Beta)],
+    stability: &[(Signal::Metrics, Stability::Beta)],
     help: "aggregates events and points to counters, gauges and histograms, across sources, resources and batches",
     errors: &[ERRORS],
     config: ConfigType::of::<AggregateConfig>(),

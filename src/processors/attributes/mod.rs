@@ -41,7 +41,7 @@ impl AttributesConfig {
 pub static FACTORY: ProcessorFactory = Factory {
     kind: "attributes",
     aliases: &[],
-    signals: &[
+    stability: &[
         (Signal::Metrics, Stability::Beta),
         (Signal::Traces, Stability::Beta),
         (Signal::Logs, Stability::Beta),

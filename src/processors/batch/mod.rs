@@ -31,7 +31,7 @@ const ERRORS: &[ErrorDoc] = &[ErrorDoc::answered(
 pub static FACTORY: ProcessorFactory = Factory {
     kind: "batch",
     aliases: &[],
-    signals: &[
+    stability: &[
         (Signal::Metrics, Stability::Beta),
         (Signal::Traces, Stability::Beta),
         (Signal::Logs, Stability::Beta),

@@ -58,7 +58,7 @@ const ERRORS: &[ErrorDoc] = &[
 pub static FACTORY: ProcessorFactory = Factory {
     kind: "composite",
     aliases: &[],
-    signals: &[(Signal::Metrics, Stability::Beta)],
+    stability: &[(Signal::Metrics, Stability::Beta)],
     help: "computes min, avg, max, sum, count, rate, last or a quantile of metrics over a window, readable at any time",
     errors: &[ERRORS, DELIVERY_ERRORS],
     config: ConfigType::of::<CompositeProcessorConfig>(),

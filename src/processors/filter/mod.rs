@@ -95,7 +95,7 @@ const ERRORS: &[ErrorDoc] = &[ErrorDoc::answered(
 pub static FACTORY: ProcessorFactory = Factory {
     kind: "filter",
     aliases: &[],
-    signals: &[
+    stability: &[
         (Signal::Metrics, Stability::Beta),
         (Signal::Traces, Stability::Beta),
         (Signal::Logs, Stability::Beta),

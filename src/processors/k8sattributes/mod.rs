@@ -63,7 +63,7 @@ const ERRORS: &[ErrorDoc] = &[
 pub static FACTORY: ProcessorFactory = Factory {
     kind: "k8sattributes",
     aliases: &["k8s_attributes"],
-    signals: &[
+    stability: &[
         (Signal::Metrics, Stability::Alpha),
         (Signal::Traces, Stability::Alpha),
         (Signal::Logs, Stability::Alpha),

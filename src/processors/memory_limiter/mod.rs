@@ -54,7 +54,7 @@ const ERRORS: &[ErrorDoc] = &[
 pub static FACTORY: ProcessorFactory = Factory {
     kind: "memory_limiter",
     aliases: &[],
-    signals: &[
+    stability: &[
         (Signal::Metrics, Stability::Beta),
         (Signal::Traces, Stability::Beta),
         (Signal::Logs, Stability::Beta),

@@ -37,7 +37,7 @@ impl ResourceProcessorConfig {
 pub static FACTORY: ProcessorFactory = Factory {
     kind: "resource",
     aliases: &[],
-    signals: &[
+    stability: &[
         (Signal::Metrics, Stability::Beta),
         (Signal::Traces, Stability::Beta),
         (Signal::Logs, Stability::Beta),

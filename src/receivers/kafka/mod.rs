@@ -63,7 +63,7 @@ const ERRORS: &[ErrorDoc] = &[
 pub static FACTORY: ReceiverFactory = Factory {
     kind: "kafka",
     aliases: &[],
-    signals: &[
+    stability: &[
         (Signal::Metrics, Stability::Alpha),
         (Signal::Traces, Stability::Alpha),
         (Signal::Logs, Stability::Alpha),

@@ -61,7 +61,7 @@ const ERRORS: &[ErrorDoc] = &[
 pub static FACTORY: ReceiverFactory = Factory {
     kind: "nixl",
     aliases: &[],
-    signals: &[(Signal::Metrics, Stability::Beta)],
+    stability: &[(Signal::Metrics, Stability::Beta)],
     help: "drains NVIDIA NIXL telemetry rings (versions 1 to 5) out of shared memory",
     errors: &[ERRORS],
     config: ConfigType::of::<NixlConfig>(),

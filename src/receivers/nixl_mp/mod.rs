@@ -47,7 +47,7 @@ const ERRORS: &[ErrorDoc] = &[
 pub static FACTORY: ReceiverFactory = Factory {
     kind: "nixl_mp",
     aliases: &[],
-    signals: &[(Signal::Metrics, Stability::Beta)],
+    stability: &[(Signal::Metrics, Stability::Beta)],
     help: "reads NVIDIA NIXL's multi-process stores (nixl.*.mmap)",
     errors: &[ERRORS],
     config: ConfigType::of::<NixlMpConfig>(),

@@ -16,7 +16,7 @@ crate::options! {
 pub static FACTORY: ReceiverFactory = Factory {
     kind: "nop",
     aliases: &[],
-    signals: &[
+    stability: &[
         (Signal::Metrics, Stability::Beta),
         (Signal::Traces, Stability::Beta),
         (Signal::Logs, Stability::Beta),

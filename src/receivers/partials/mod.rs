@@ -64,7 +64,7 @@ const ERRORS: &[ErrorDoc] = &[
 pub static FACTORY: ReceiverFactory = Factory {
     kind: "partials",
     aliases: &[],
-    signals: &[(Signal::Metrics, Stability::Alpha)],
+    stability: &[(Signal::Metrics, Stability::Alpha)],
     help: "shows the totals of all gateways of a cluster",
     errors: &[ERRORS],
     config: ConfigType::of::<PartialsReceiverConfig>(),

@@ -85,7 +85,7 @@ const ERRORS: &[ErrorDoc] = &[
 pub static FACTORY: ReceiverFactory = Factory {
     kind: "prometheusremotewrite",
     aliases: &["prometheus_remote_write"],
-    signals: &[(Signal::Metrics, Stability::Beta)],
+    stability: &[(Signal::Metrics, Stability::Beta)],
     help: "takes Prometheus remote write, 1.0 and 2.0",
     errors: &[ERRORS, AUTH_ERRORS, LISTENER_ERRORS, SOCKET_ERRORS],
     config: ConfigType::of::<RemoteWriteReceiverConfig>(),

@@ -37,7 +37,7 @@ const ERRORS: &[ErrorDoc] = &[ErrorDoc::logged(
 pub static FACTORY: ReceiverFactory = Factory {
     kind: "rules",
     aliases: &[],
-    signals: &[(Signal::Metrics, Stability::Alpha)],
+    stability: &[(Signal::Metrics, Stability::Alpha)],
     help: "brings the series that the rules extension records into pipelines",
     errors: &[ERRORS],
     config: ConfigType::of::<RulesReceiverConfig>(),

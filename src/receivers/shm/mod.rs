@@ -51,7 +51,7 @@ const ERRORS: &[ErrorDoc] = &[
 pub static FACTORY: ReceiverFactory = Factory {
     kind: "shm",
     aliases: &[],
-    signals: &[(Signal::Metrics, Stability::Beta)],
+    stability: &[(Signal::Metrics, Stability::Beta)],
     help: "reads the shared-memory cells of processes that use tidegate's SDK",
     errors: &[ERRORS],
     config: ConfigType::of::<ShmConfig>(),

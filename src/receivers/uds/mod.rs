@@ -68,7 +68,7 @@ const ERRORS: &[ErrorDoc] = &[
 pub static FACTORY: ReceiverFactory = Factory {
     kind: "uds",
     aliases: &[],
-    signals: &[(Signal::Metrics, Stability::Beta)],
+    stability: &[(Signal::Metrics, Stability::Beta)],
     help: "takes event batches and StatsD lines over Unix sockets",
     errors: &[ERRORS, SOCKET_ERRORS],
     config: ConfigType::of::<UdsConfig>(),

@@ -228,7 +228,7 @@ mod tests {
     static BROKEN: ConnectorFactory = Factory {
         kind: forward::FACTORY.kind,
         aliases: &[],
-        signals: forward::FACTORY.signals,
+        stability: forward::FACTORY.stability,
         help: forward::FACTORY.help,
         errors: forward::FACTORY.errors,
         config: forward::FACTORY.config,

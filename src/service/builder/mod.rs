@@ -93,7 +93,7 @@ fn used<T>(by_signal: &[Option<T>; 3]) -> [bool; 3] {
     by_signal.each_ref().map(Option::is_some)
 }
 
-fn parts<B>(planned: &Planned<Factory<B>>, takes: [bool; 3], gives: [bool; 3]) -> Parts {
+fn parts<B, S>(planned: &Planned<Factory<B, S>>, takes: [bool; 3], gives: [bool; 3]) -> Parts {
     Parts {
         kind: planned.factory.kind,
         options: planned.options.clone(),

@@ -39,14 +39,15 @@ impl Stability {
     }
 }
 
-/// A component type. `B` is the signature of its build function: see [`ReceiverFactory`] and its siblings.
-pub struct Factory<B: 'static> {
+/// A component type. `B` is the signature of its build function: see [`ReceiverFactory`] and its siblings. `S` is its
+/// stability: one level for each signal, or that of an extension.
+pub struct Factory<B: 'static, S: 'static = &'static [(Signal, Stability)]> {
     /// The type name in the YAML.
     pub kind: &'static str,
     /// Other accepted spellings (names the Collector used before or uses now).
     pub aliases: &'static [&'static str],
-    /// The supported signals with their stability. Empty for extensions.
-    pub signals: &'static [(Signal, Stability)],
+    /// The supported signals with their stability. An extension has one level.
+    pub stability: S,
     /// A description in one line.
     pub help: &'static str,
     /// The errors for the reference: its own, and groups that it shares with others.
@@ -70,7 +71,8 @@ pub type ExporterFactory =
 pub type ConnectorFactory =
     Factory<fn(&Settings, ConnectorContext) -> Result<Arc<dyn Connector>, ComponentError>>;
 /// Builds an extension.
-pub type ExtensionFactory = Factory<fn(&Settings, Context) -> Result<Arc<dyn Extension>, ComponentError>>;
+pub type ExtensionFactory =
+    Factory<fn(&Settings, Context) -> Result<Arc<dyn Extension>, ComponentError>, Stability>;
 
 /// The options type of a component, erased.
 #[derive(Clone, Copy)]
