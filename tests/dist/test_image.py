@@ -11,6 +11,8 @@ import re
 import shutil
 import stat
 import tarfile
+import time
+import urllib.request
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -25,13 +27,13 @@ TEXT = (CONTAINER / "Containerfile").read_text()
 MOST_BYTES = 15_000_000
 
 CONFIG = """
-receivers: {uds: {datagram: {path: /tmp/statsd.sock}}}
+receivers: {uds: {datagram: {path: /tmp/statsd.sock}}, otlp: {protocols: {http: {endpoint: "127.0.0.1:RECEIVER"}}}}
 exporters: {prometheus: {endpoint: "127.0.0.1:PAGE"}}
 extensions: {health_check: {endpoint: "127.0.0.1:HEALTH"}, admin: {endpoint: "127.0.0.1:ADMIN"}}
 service:
   extensions: [health_check, admin]
   telemetry: {metrics: {address: "127.0.0.1:OWN"}}
-  pipelines: {metrics: {receivers: [uds], exporters: [prometheus]}}
+  pipelines: {metrics: {receivers: [uds, otlp], exporters: [prometheus]}}
 """
 
 
@@ -146,10 +148,19 @@ def in_image(image: Image, *command: str) -> list[str]:
     return ["unshare", "--mount", "bash", "-c", script, str(image.root), image.config["User"], *command]
 
 
+def send(url: str, value: int) -> None:
+    """Sends a value of `queue_depth` over OTLP."""
+    gauge = {"name": "queue_depth", "gauge": {"dataPoints": [{"timeUnixNano": str(time.time_ns()), "asInt": str(value)}]}}
+    body = json.dumps({"resourceMetrics": [{"scopeMetrics": [{"metrics": [gauge]}]}]}).encode()
+    request = urllib.request.Request(url, body, {"Content-Type": "application/json"})
+    with urllib.request.urlopen(request, timeout=10) as answer:
+        answer.read()
+
+
 @kit.needs_root
 @pytest.mark.skipif(not kit.may_mount(), reason="nobody may mount here")
 def test_a_gateway_runs_in_it_as_its_user_on_a_read_only_root(image: Image) -> None:
-    ports = {name: kit.free_port() for name in ("PAGE", "HEALTH", "ADMIN", "OWN")}
+    ports = {name: kit.free_port() for name in ("PAGE", "HEALTH", "ADMIN", "OWN", "RECEIVER")}
     # A runtime makes the place where it mounts the configuration.
     config = image.root / image.config["Cmd"][-1].lstrip("/")
     config.parent.mkdir(parents=True, exist_ok=True)
@@ -163,7 +174,11 @@ def test_a_gateway_runs_in_it_as_its_user_on_a_read_only_root(image: Image) -> N
         # The probe of Compose.
         probe = [program, "query", "vector(1)", "--endpoint"]
         kit.output(*in_image(image, *probe, f"127.0.0.1:{ports['ADMIN']}"))
-        assert kit.get(f"http://127.0.0.1:{ports['PAGE']}/metrics") is not None
+        send(f"http://127.0.0.1:{ports['RECEIVER']}/v1/metrics", 42)
+        page = kit.wait_for(gateway, f"http://127.0.0.1:{ports['PAGE']}/metrics", "queue_depth")
+        assert re.search(r"^queue_depth(\{.*\})? 42$", page, re.MULTILINE), page
+        query = [program, "query", "sum(queue_depth)", "--endpoint", f"127.0.0.1:{ports['ADMIN']}"]
+        assert kit.output(*in_image(image, *query)) == "{}  42\n"
     failed = kit.run(*in_image(image, *probe, f"127.0.0.1:{ports['ADMIN']}"))
     assert failed.returncode != 0, "no gateway answers any more"
     # The root is read-only for root too.
