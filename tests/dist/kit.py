@@ -12,7 +12,7 @@ import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
 
@@ -150,6 +150,13 @@ def running(*command: str | Path, **options: Any) -> Iterator[subprocess.Popen[s
         if process.poll() is None:
             process.kill()
             process.communicate()
+
+
+def can_not_run(reason: str) -> NoReturn:
+    """Skips a test that needs more rights. Where `CI` is set, the test fails: nobody would see the skip."""
+    if os.environ.get("CI"):
+        pytest.fail(f"{reason}, and CI is set: give the container the options of .github/workflows/ci.yml, or unset CI")
+    pytest.skip(reason)
 
 
 def may_mount() -> bool:

@@ -94,11 +94,10 @@ echo "$answer"
 """
 
 
-def may_be_alone() -> bool:
-    return shutil.which("unshare") is not None and kit.run(*alone.UNSHARE, "true").returncode == 0
-
-
-pytestmark = pytest.mark.skipif(not may_be_alone(), reason="only root may make namespaces and change its root")
+@pytest.fixture(scope="module", autouse=True)
+def may_be_alone() -> None:
+    if shutil.which("unshare") is None or kit.run(*alone.UNSHARE, "true").returncode != 0:
+        kit.can_not_run("only root may make namespaces and change its root")
 
 
 Measured = Callable[..., None]
