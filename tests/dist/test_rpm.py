@@ -7,10 +7,26 @@ from pathlib import Path
 
 import kit
 
+# A release before this one, with another configuration.
+OLDER = """
+Name: tidegate
+Version: 0.0.1
+Release: 1
+Summary: Older
+License: Apache-2.0
+BuildArch: noarch
+%description
+%install
+mkdir -p %{buildroot}/etc/tidegate
+echo '# older' > %{buildroot}/etc/tidegate/config.yaml
+%files
+%config(noreplace) /etc/tidegate/config.yaml
+"""
 
-def rpm(*arguments: str | Path) -> str:
+
+def rpm(*arguments: str | Path, program: str = "rpm") -> str:
     configuration = str(kit.directory("packaging") / "usr/lib/rpm")
-    result = kit.tool("packaging", "rpm", *arguments, RPM_CONFIGDIR=configuration)
+    result = kit.tool("packaging", program, *arguments, RPM_CONFIGDIR=configuration)
     assert result.returncode == 0, result.stdout + result.stderr
     return result.stdout
 
@@ -55,3 +71,19 @@ def test_it_installs_the_program_and_its_removal_keeps_state(clean_root: Path) -
     rpm(*arguments, "--erase", "--nodeps", "tidegate")
     assert state.exists() and not (clean_root / "usr/bin/tidegate").exists()
     assert config.with_name("config.yaml.rpmsave").read_text() == "# changed\n"
+
+
+@kit.needs_root
+def test_an_upgrade_keeps_a_changed_configuration_beside_the_new(clean_root: Path, tmp_path: Path) -> None:
+    spec = tmp_path / "older.spec"
+    spec.write_text(OLDER)
+    rpm("-bb", "--define", f"_topdir {tmp_path}/build", "--define", f"_dbpath {tmp_path}/db", spec, program="rpmbuild")
+    (older,) = (tmp_path / "build/RPMS/noarch").iterdir()
+    arguments = (f"--root={clean_root}", "--dbpath=/var/lib/rpm")
+    rpm(*arguments, "--install", "--nodeps", older)
+    config = clean_root / "etc/tidegate/config.yaml"
+    assert config.read_text() == "# older\n"
+    config.write_text("# changed\n")
+    rpm(*arguments, "--upgrade", "--nodeps", kit.package("*.rpm"))
+    assert config.read_text() == "# changed\n" and (clean_root / "usr/bin/tidegate").exists()
+    assert config.with_name("config.yaml.rpmnew").read_bytes() == (kit.SYSTEMD / "config.yaml").read_bytes()
