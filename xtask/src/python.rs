@@ -7,6 +7,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use crate::progress::LongTask;
 use crate::test::{build_gateway, workspace};
 use crate::{Outcome, process, testenv};
 
@@ -21,6 +22,7 @@ pub(crate) fn test(arguments: &[String]) -> Outcome {
     let site = install(&[])?;
     build_gateway()?;
     let source = workspace().join("python");
+    let progress = LongTask::new("python: types").begin(String::new);
     let types = process::stream(
         python(&site)
             .args(["-m", "mypy", "--no-incremental", "--strict"])
@@ -31,6 +33,7 @@ pub(crate) fn test(arguments: &[String]) -> Outcome {
             .args(["-m", "mypy.stubtest", "tidegate._tidegate"])
             .args(["--ignore-disjoint-bases"]),
     );
+    drop(progress);
     let tests = process::stream(
         python(&site)
             .args(["-m", "pytest", "-p", "no:cacheprovider", "--config-file"])

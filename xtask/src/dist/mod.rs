@@ -323,6 +323,7 @@ fn path_with(directory: PathBuf) -> Result<PathBuf, String> {
 /// Runs the command on a binary as a user with this mask of modes would.
 fn pack_for_test(binary: &Path, output: &Path, mask: &str, more: &[&str]) -> Outcome {
     let us = std::env::current_exe().map_err(|error| format!("the path of xtask: {error}"))?;
+    let _progress = LongTask::new(format!("packages: pack with the mask {mask}")).begin(String::new);
     process::run(
         Command::new("sh")
             .args(["-c", "umask \"$0\" && exec \"$@\"", mask])
