@@ -2,12 +2,15 @@
 
 """Gateways with data: the quickstart, the autoscaling example, a cluster, one with a broken vendor, and what reads them all.
 
+The cluster has two replicas, a producer, and one that was killed.
+
 What reads them: a Prometheus, and a gateway with `config/watch-gateways.yaml`.
 """
 
 import http.server
 import json
 import os
+import re
 import socket
 import subprocess
 import threading
@@ -136,11 +139,12 @@ class Fleet:
             server.shutdown()
 
     def start(self) -> None:
-        names = ("quickstart", "autoscaling", "replica", "producer", "broken", "watcher")
+        names = ("quickstart", "autoscaling", "replica", "second", "producer", "broken", "watcher")
         listeners = ("ADMIN", "PROMETHEUS", "HEALTH", "OWN_METRICS", "OTLP_GRPC", "OTLP_HTTP")
-        self.gateways = {name: {f"{each}_ENDPOINT": self.ports.address() for each in listeners} for name in names}
+        self.gateways = {name: {f"{each}_ENDPOINT": self.ports.address() for each in listeners} for name in (*names, "killed")}
+        killed = self.gateways.pop("killed")
         prometheus = self.ports.address()
-        cluster = {"CLUSTER_ENDPOINT": self.ports.address(), "CLUSTER_TOKEN": "a", "VENDOR_ENDPOINT": "http://127.0.0.1:1"}
+        replicas = {name: self.ports.address() for name in ("replica", "second")}
         self.ports.release()
         vllm = [self.serve(engines.vllm), self.serve(engines.vllm)]
         self.targets([self.serve(engines.sglang), self.serve(engines.dynamo)])
@@ -151,8 +155,7 @@ class Fleet:
         self.run("quickstart", *self.config("quickstart.yaml"), QUICKSTART_RINGS=str(rings))
         scraped = {"VLLM_A": vllm[0], "VLLM_B": vllm[1], "COMPOSITE_PAGE": str(self.directory / "page")}
         self.run("autoscaling", *self.config("autoscaling.yaml"), **scraped)
-        self.run("replica", *self.config("cluster-replica.yaml"), **cluster)
-        self.run("producer", *self.config("cluster-producer.yaml"), **cluster)
+        self.cluster(replicas, killed)
         broken = self.directory / "broken.yaml"
         broken.write_text(BROKEN)
         self.run("broken", "run", f"--config={broken}")
@@ -162,6 +165,22 @@ class Fleet:
         for reader in self.readers:
             wait_for(f"{reader.name} answers", reader.answers)
         threading.Thread(target=self.send, daemon=True).start()
+
+    def cluster(self, replicas: dict[str, str], killed: dict[str, str]) -> None:
+        common = {"CLUSTER_TOKEN": "a", "VENDOR_ENDPOINT": "http://127.0.0.1:1"}
+        all_replicas = f"--set=extensions.cluster.engine.direct.replicas=[{', '.join(replicas.values())}]"
+        for name, address in replicas.items():
+            variables = {**common, "CLUSTER_ENDPOINT": address, "REPLICA_NAME": name}
+            self.run(name, *self.config("cluster-replica.yaml"), all_replicas, **variables)
+        producer = [*self.config("cluster-producer.yaml"), all_replicas]
+        self.run("producer", *producer, **common)
+        # No reader knows its own metrics: it is silent, and its target is not down.
+        environment = {**os.environ, **killed, **common, "NODE_NAME": "node-b"}
+        self.spawn("killed", kit.program("binary"), *producer, env=environment)
+        for name in replicas:
+            url = f"http://{self.gateways[name]['OWN_METRICS_ENDPOINT']}/metrics"
+            wait_for(f"both producers of {name}", lambda: re.search(r'cluster_producers\{.*"reporting".*\} 2$', page(url), re.MULTILINE))
+        self.processes[-1].kill()
 
     def config(self, name: str) -> list[str]:
         return ["run", f"--config={CONFIG / name}"]
@@ -222,6 +241,15 @@ class Fleet:
                     post(self.gateways[name]["OTLP_HTTP_ENDPOINT"], signal, count)
                 except OSError:
                     pass  # It starts, or refuses for its full queue.
+
+
+def page(url: str) -> str:
+    """The page, or nothing while nobody serves it."""
+    try:
+        with urllib.request.urlopen(url, timeout=10) as answer:
+            return str(answer.read(), "utf-8")
+    except OSError:
+        return ""
 
 
 def post(address: str, signal: str, count: int) -> None:

@@ -18,8 +18,8 @@ ALERTS = yaml.safe_load((kit.DEPLOY / "alerts/tidegate.yaml").read_text())["grou
 each_dashboard = pytest.mark.parametrize("file", DASHBOARDS, ids=lambda path: path.stem)
 each_reader = pytest.mark.parametrize("reader", [0, 1], ids=["gateway", "prometheus"])
 
-# What the broken vendor causes. The others have no cause here.
-FIRING = {"TidegateDropsItems", "TidegateDestinationFails", "TidegateQueueFills"}
+# What the broken vendor and the killed producer cause. The others have no cause here.
+FIRING = {"TidegateDropsItems", "TidegateDestinationFails", "TidegateQueueFills", "TidegateClusterPartial"}
 
 # The most seconds until all gateways have data; some are enough, unless the machine has much else to do.
 SECONDS = 40
@@ -94,7 +94,7 @@ def test_each_variable_has_values_that_select(fleet: live.Fleet, file: Path, rea
 
 
 @each_reader
-def test_alerts_fire_for_the_broken_vendor_and_for_nothing_else(fleet: live.Fleet, reader: int) -> None:
+def test_alerts_fire_for_vendor_and_producer_and_for_nothing_else(fleet: live.Fleet, reader: int) -> None:
     found = fleet.readers[reader]
 
     def firing() -> set[str]:
@@ -102,7 +102,15 @@ def test_alerts_fire_for_the_broken_vendor_and_for_nothing_else(fleet: live.Flee
 
     # Targets that start later than their readers cause the one, and a machine with too much to do the other.
     possible = {"TidegateScrapeFails", "TidegateLosesRingEvents"}
-    live.wait_for("the alerts of the broken vendor", lambda: firing() - possible == FIRING, SECONDS)
+    live.wait_for("the alerts of the broken vendor and the killed producer", lambda: firing() - possible == FIRING, SECONDS)
+
+
+@each_reader
+def test_the_cluster_has_two_replicas_a_leader_and_a_silent_producer(fleet: live.Fleet, reader: int) -> None:
+    asked = queries(kit.DEPLOY / "grafana/cluster.json")
+    expected = {"Replicas ready A": 2, "Leaders A": 1, "Producers that are silent A": 1}
+    found = fleet.readers[reader]
+    live.wait_for(f"{expected}", lambda: {panel: found.value(asked[panel]) for panel in expected} == expected, SECONDS)
 
 
 def test_prometheus_evaluates_all_alerts(fleet: live.Fleet) -> None:
