@@ -4,6 +4,7 @@
 //! lost or doubled.
 
 mod drains;
+mod files;
 mod listeners;
 mod refusals;
 mod requests;

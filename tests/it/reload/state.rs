@@ -8,7 +8,7 @@ use crate::kit::{Ledgers, Repeated};
 use std::io::{BufRead, BufReader};
 
 /// A configuration with an extension that stores in a directory of the gateway.
-fn with_storage(config: &str) -> String {
+pub(super) fn with_storage(config: &str) -> String {
     config
         .replace(
             "extensions: {admin",

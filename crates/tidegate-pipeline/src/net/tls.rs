@@ -190,7 +190,7 @@ impl TlsServerConfig {
         let builder = match &self.client_ca_file {
             None => builder.with_no_client_auth(),
             Some(file) => {
-                let roots = Arc::new(roots(certificates(Pem::File(file))?)?);
+                let roots = Arc::new(roots(certificates(Pem::File("client_ca_file", file))?)?);
                 builder.with_client_cert_verifier(
                     WebPkiClientVerifier::builder_with_provider(roots, provider).build()?,
                 )
@@ -269,7 +269,7 @@ impl TlsClientConfig {
 
     fn roots(&self) -> Result<RootCertStore, TlsError> {
         let own = match (&self.ca_file, &self.ca_pem) {
-            (Some(file), _) => Some(certificates(Pem::File(file))?),
+            (Some(file), _) => Some(certificates(Pem::File("ca_file", file))?),
             (None, Some(text)) => Some(certificates(Pem::Text("ca_pem", text))?),
             (None, None) => None,
         };

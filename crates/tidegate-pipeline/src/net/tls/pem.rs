@@ -28,11 +28,11 @@ pub(super) type CertificateAndKey = (Vec<CertificateDer<'static>>, PrivateKeyDer
 
 impl<'a> KeyPair<'a> {
     fn certificate(&self) -> Option<Pem<'a>> {
-        Pem::of(self.cert_file, "cert_pem", self.cert_pem)
+        Pem::of(("cert_file", self.cert_file), ("cert_pem", self.cert_pem))
     }
 
     fn key(&self) -> Option<Pem<'a>> {
-        Pem::of(self.key_file, "key_pem", self.key_pem)
+        Pem::of(("key_file", self.key_file), ("key_pem", self.key_pem))
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -66,22 +66,25 @@ impl<'a> KeyPair<'a> {
     }
 }
 
-/// The source of PEM text.
+/// The source of PEM text, with the name of its option.
 #[derive(Clone, Copy)]
 pub(super) enum Pem<'a> {
-    File(&'a Path),
+    File(&'static str, &'a Path),
     Text(&'static str, &'a Secret),
 }
 
 impl<'a> Pem<'a> {
-    fn of(file: Option<&'a Path>, option: &'static str, text: Option<&'a Secret>) -> Option<Self> {
-        file.map(Self::File)
-            .or_else(|| text.map(|text| Self::Text(option, text)))
+    fn of(
+        (file_option, file): (&'static str, Option<&'a Path>),
+        (text_option, text): (&'static str, Option<&'a Secret>),
+    ) -> Option<Self> {
+        file.map(|file| Self::File(file_option, file))
+            .or_else(|| text.map(|text| Self::Text(text_option, text)))
     }
 
     fn bytes(self) -> Result<Cow<'a, [u8]>, pem::Error> {
         match self {
-            Self::File(file) => files::read(file, MAX_PEM_BYTES)
+            Self::File(_, file) => files::read(file, MAX_PEM_BYTES)
                 .map(Cow::Owned)
                 .map_err(pem::Error::Io),
             Self::Text(_, text) => Ok(Cow::Borrowed(text.expose().as_bytes())),
@@ -100,7 +103,7 @@ impl<'a> Pem<'a> {
 impl fmt::Display for Pem<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::File(file) => write!(f, "{}", file.display()),
+            Self::File(option, file) => write!(f, "{} (`{option}`)", file.display()),
             Self::Text(option, _) => write!(f, "`{option}`"),
         }
     }
