@@ -8,6 +8,7 @@ mod files;
 mod listeners;
 mod refusals;
 mod requests;
+mod sources;
 mod state;
 
 use super::kit::{Gateway, OtlpSink, SOON, free_port, http, wait_for, wait_until};
