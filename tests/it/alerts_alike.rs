@@ -10,7 +10,7 @@ use super::kit::{
     Alertmanager, Answer, Authority, Gateway, Prometheus, QueryApi, Release, SOON, Target, free_port,
     wait_until,
 };
-use serde_json::json;
+use serde_json::{Value, json};
 use std::fs;
 use std::path::Path;
 use tempfile::TempDir;
@@ -164,6 +164,65 @@ fn series(api: &QueryApi, query: &str) -> Vec<Sample> {
     samples
 }
 
+/// The alerts of a list in the order of their fields, without their times.
+fn timeless(alerts: &[Value]) -> Vec<Value> {
+    let alerts = alerts.iter().map(|alert| {
+        let value = alert["value"].as_str().expect("a text");
+        let value: f64 = value.parse().expect("a number");
+        json!({
+            "labels": alert["labels"], "annotations": alert["annotations"], "state": alert["state"], "value": value,
+        })
+    });
+    let mut alerts: Vec<Value> = alerts.collect();
+    alerts.sort_by_key(ToString::to_string);
+    alerts
+}
+
+/// A rule as dashboards read it, without its times. An evaluator may leave empty labels out.
+fn shown_rule(rule: &Value) -> Value {
+    json!({
+        "name": rule["name"], "query": rule["query"], "type": rule["type"], "health": rule["health"],
+        "labels": rule["labels"].as_object().cloned().unwrap_or_default(),
+        "annotations": rule["annotations"], "state": rule["state"],
+        "duration": rule["duration"].as_f64(), "keepFiringFor": rule["keepFiringFor"].as_f64(),
+        "alerts": rule["alerts"].as_array().map(|alerts| timeless(alerts)),
+    })
+}
+
+/// The groups of rules in the order of their names.
+fn shown_groups(api: &QueryApi) -> Vec<Value> {
+    let data = api.get("/api/v1/rules", &[]);
+    let groups = data["groups"].as_array().expect("a list").iter();
+    let groups = groups.map(|group| {
+        let rules = group["rules"].as_array().expect("a list").iter();
+        let rules: Vec<Value> = rules.map(shown_rule).collect();
+        let interval = group["interval"].as_f64();
+        json!({"file": group["file"], "interval": interval, "limit": group["limit"], "name": group["name"], "rules": rules})
+    });
+    let mut groups: Vec<Value> = groups.collect();
+    groups.sort_by_key(|group| group["name"].to_string());
+    groups
+}
+
+/// The alerts of all rules.
+fn shown_alerts(api: &QueryApi) -> Vec<Value> {
+    let data = api.get("/api/v1/alerts", &[]);
+    timeless(data["alerts"].as_array().expect("a list"))
+}
+
+/// Checks that both show the same rules and alerts while all alerts fire.
+fn show_the_same(api: &QueryApi, server: &QueryApi) {
+    let fires = |api: &QueryApi| {
+        let alerts = shown_alerts(api);
+        alerts.len() == FIRING && alerts.iter().all(|alert| alert["state"] == "firing")
+    };
+    wait_until(SOON, "both show all alerts", || fires(api) && fires(server));
+    assert_eq!(shown_alerts(api), shown_alerts(server));
+    let groups = shown_groups(server);
+    assert_eq!(groups.len(), 2, "{groups:?}");
+    assert_eq!(shown_groups(api), groups);
+}
+
 #[test]
 fn tidegate_and_prometheus_send_equal_alerts_and_record_equal_series() {
     let target = Target::start();
@@ -201,6 +260,7 @@ fn tidegate_and_prometheus_send_equal_alerts_and_record_equal_series() {
         });
         assert_eq!(series(&api, query), series(&server, query));
     }
+    show_the_same(&api, &server);
 
     target.answer("/metrics", calm_page());
     // If tidegate did not send their end, its alerts would be there for 40 minutes.
