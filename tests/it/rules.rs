@@ -5,6 +5,7 @@
 
 mod continuity;
 mod delivery;
+mod peers;
 
 use super::kit::gateway::tidegate;
 use super::kit::{Gateway, SOON, free_port, http, wait_for, wait_until};
