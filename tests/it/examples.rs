@@ -25,6 +25,11 @@ pub(crate) fn examples() -> Vec<PathBuf> {
     found
 }
 
+/// The tests of the rules in `examples/rules`, for `promtool` and `tidegate test`.
+pub(crate) fn example_rules() -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("examples/rules/tests/inference.test.yaml")
+}
+
 #[test]
 fn every_example_is_valid() {
     for example in examples() {

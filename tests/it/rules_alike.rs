@@ -10,6 +10,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 use tidegate::config::{Problems, parse_text};
 
+use super::examples::example_rules;
 use super::kit::command::{Finished, finished};
 use super::kit::gateway::tidegate;
 use super::kit::promtool_test_rules;
@@ -115,10 +116,8 @@ fn run(files: &[PathBuf]) -> [Finished; 2] {
 
 #[test]
 fn promtool_and_tidegate_agree_on_rules_in_the_patterns_of_mixins() {
-    let files: Vec<PathBuf> = files()
-        .into_iter()
-        .map(|(_, expectations)| expectations)
-        .collect();
+    let files = files().into_iter().map(|(_, expectations)| expectations);
+    let files: Vec<PathBuf> = files.chain([example_rules()]).collect();
     for Finished { code, output, errors } in run(&files) {
         assert_eq!(code, Some(0), "{output}{errors}");
     }

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use tempfile::TempDir;
 
-use super::examples::examples;
+use super::examples::{example_rules, examples};
 use super::kit::command::{Finished, finished};
 use super::kit::gateway::tidegate;
 
@@ -24,6 +24,7 @@ fn every_example_has_tests_that_pass() {
         assert!(test.is_file(), "{} is missing", test.display());
         tests.push(test);
     }
+    tests.push(example_rules());
     let directory = TempDir::new().expect("a temporary directory");
     let junit = directory.path().join("results.xml");
     let mut arguments: Vec<&Path> = tests.iter().map(PathBuf::as_path).collect();
