@@ -2,10 +2,16 @@
 
 //! `tidegate graph`: the pipelines of every example configuration, in every format.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::PathBuf;
+use std::process::Command;
+
+use serde_json::Value;
+use tempfile::TempDir;
 
 use super::examples::examples;
+use super::kit::command::{Finished, finished};
 use super::kit::gateway::tidegate;
 use super::kit::plugins;
 
@@ -78,6 +84,115 @@ fn every_format_shows_all_components_of_every_example() {
             }
         }
     }
+}
+
+/// A quoted text of Graphviz at the beginning, with its escapes, and the rest.
+fn quoted(text: &str) -> Option<(&str, &str)> {
+    let inner = text.strip_prefix('"')?;
+    let mut is_escaped = false;
+    let end = inner.find(|character| {
+        let is_end = character == '"' && !is_escaped;
+        is_escaped = character == '\\' && !is_escaped;
+        is_end
+    })?;
+    Some((&inner[..end], &inner[end + 1..]))
+}
+
+/// The number of links of a graph of Graphviz.
+///
+/// # Panics
+/// If a line is no statement, a block has no end, a node is declared twice, or a link has a node that is not declared.
+fn links(dot: &str) -> usize {
+    let (mut nodes, mut links, mut open) = (BTreeSet::new(), Vec::new(), 0_usize);
+    for line in dot.lines().map(str::trim) {
+        if line.ends_with('{') {
+            open += 1;
+        } else if line == "}" {
+            open -= 1;
+        } else if let Some((from, rest)) = quoted(line) {
+            if let Some(to) = rest.strip_prefix(" -> ") {
+                let (to, end) = quoted(to).expect("a node");
+                assert_eq!(end, ";", "{line}");
+                links.push([from, to]);
+            } else {
+                let label = rest.strip_prefix(" [label=").and_then(quoted);
+                let is_node = label.is_some_and(|(_, rest)| rest.ends_with("];"));
+                assert!(is_node && nodes.insert(from), "{line}\n{dot}");
+            }
+        } else {
+            assert!(line.ends_with(';'), "{line}\n{dot}");
+        }
+    }
+    assert_eq!(open, 0, "{dot}");
+    for link in &links {
+        assert!(link.iter().all(|node| nodes.contains(node)), "{link:?}\n{dot}");
+    }
+    links.len()
+}
+
+/// A configuration whose exporter has a name of markup.
+const ODD: &str = r#"receivers: {nop: {}}
+exporters: {'nop/<"odd" & \b>': {}}
+connectors: {forward: {}}
+service:
+  pipelines:
+    metrics/in: {receivers: [nop], exporters: [forward]}
+    metrics/out: {receivers: [forward], exporters: ['nop/<"odd" & \b>']}
+"#;
+
+/// Reads the files of its arguments with a strict parser. Prints the number of arrows of each, and its texts.
+const READ_SVG: &str = r#"
+import json, sys, xml.etree.ElementTree as ElementTree
+SVG = "{http://www.w3.org/2000/svg}"
+KNOWN = {SVG + name for name in ("svg", "title", "style", "marker", "g", "rect", "path", "text")}
+pictures = []
+for file in sys.argv[1:]:
+    root = ElementTree.parse(file).getroot()
+    names = {element.tag for element in root.iter()}
+    if root.tag != SVG + "svg" or not names <= KNOWN:
+        sys.exit(f"{file}: {names}")
+    for box in root.iter(SVG + "rect"):
+        for begin, size in (("x", "width"), ("y", "height")):
+            first = int(box.get(begin, 0))
+            if first < 0 or first + int(box.get(size)) > int(root.get(size)):
+                sys.exit(f"{file}: a box outside the picture: {box.attrib}")
+    arrows = sum(path.get("class") == "l" for path in root.iter(SVG + "path"))
+    pictures.append({"arrows": arrows, "texts": [text.text for text in root.iter(SVG + "text")]})
+print(json.dumps(pictures))
+"#;
+
+#[test]
+fn strict_readers_find_every_link_in_dot_and_svg() {
+    let directory = TempDir::new().expect("a temporary directory");
+    let odd = directory.path().join("odd.yaml");
+    fs::write(&odd, ODD).expect("a file of the test");
+    let mut configs = examples();
+    configs.push(odd);
+    let mut python = Command::new("python3");
+    python.args(["-c", READ_SVG]);
+    let mut expected = Vec::new();
+    for (at, config) in configs.iter().enumerate() {
+        let (config, file) = (
+            config.to_string_lossy(),
+            directory.path().join(format!("{at}.svg")),
+        );
+        fs::write(&file, graph(&config, "svg")).expect("a file of the test");
+        python.arg(&file);
+        expected.push(links(&graph(&config, "dot")));
+    }
+    let Finished { code, output, errors } = finished(&mut python);
+    assert_eq!(code, Some(0), "{errors}");
+    let pictures: Vec<Value> = serde_json::from_str(&output).expect("a list");
+    let arrows: Vec<_> = pictures
+        .iter()
+        .map(|picture| picture["arrows"].as_u64())
+        .collect();
+    let expected: Vec<_> = expected.into_iter().map(|links| Some(links as u64)).collect();
+    assert_eq!(arrows, expected, "{configs:?}");
+    assert_eq!(expected.last(), Some(&Some(4)));
+    let texts = pictures.last().map(|picture| picture["texts"].to_string());
+    let name = Value::from(r#"nop/<"odd" & \b>"#).to_string();
+    assert!(texts.is_some_and(|texts| texts.contains(&name)), "{output}");
 }
 
 #[test]
