@@ -249,6 +249,31 @@ fn recorded_series_are_in_queries_and_on_the_page_until_their_inputs_go() {
 }
 
 #[test]
+fn a_rule_over_series_without_a_past_names_the_option_of_the_history() {
+    let scene = Scene::new(
+        "groups:\n- name: web\n  rules:\n  - record: depth:max\n    expr: max_over_time(depth[10s])\n",
+    );
+    let config = scene
+        .config()
+        .replace("history: {", "history: {rules: [{name: other}], ");
+    let gateway = Gateway::start(&config);
+    scene.send("x", 9.0);
+    let failed = wait_for(SOON, "the rule fails", || {
+        let rule = scene.get("/api/v1/rules")["groups"][0]["rules"][0].clone();
+        (rule["health"] == "err").then_some(rule)
+    });
+    let error = failed["lastError"].as_str().expect("a text");
+    assert!(
+        error.contains("`depth` has no past: no rule of `history::rules` matches it"),
+        "{error}"
+    );
+    wait_until(SOON, "the failure is counted", || {
+        gateway.own_metric("tidegate_rule_evaluation_failures_total", &[]) > 0.0
+    });
+    gateway.stop();
+}
+
+#[test]
 fn run_and_validate_refuse_broken_rules_and_rules_that_reach_too_far() {
     let table = [
         (
