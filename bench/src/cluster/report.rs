@@ -51,7 +51,7 @@ impl ReportHead {
             machine: machine::describe()?,
             engine: match options.servers {
                 1 => options.engine.name().to_owned(),
-                servers => format!("{}-{servers}", options.engine.name()),
+                servers => format!("{}-{servers}-servers", options.engine.name()),
             },
             seed: options.seed,
             interval: options.interval.as_secs_f64(),
@@ -266,6 +266,18 @@ mod tests {
             ..calm
         };
         assert_eq!(fast.section(), "cluster/nats-0.2s");
+    }
+
+    #[test]
+    fn several_servers_have_a_section_of_their_own() {
+        let section = |servers: &str| {
+            let calm = ["--server", "nats", "--faults", "none", "--servers", servers];
+            let options = Options::parse(&calm).unwrap();
+            let head = ReportHead::new(Path::new("target/release/tidegate"), &options).unwrap();
+            head.section()
+        };
+        assert_eq!(section("1"), "cluster/nats");
+        assert_eq!(section("3"), "cluster/nats-3-servers");
     }
 
     #[test]
