@@ -246,6 +246,15 @@ impl Figures {
         );
     }
 
+    /// No Prometheus runs beside more than `most` agents, times their GPUs.
+    pub(super) fn add_no_prometheus(&mut self, most: usize) {
+        self.add(
+            "Prometheus: counters, scrapes answered",
+            format!("not run: more than {most} agents x GPUs"),
+            &[],
+        );
+    }
+
     /// The resets that a Prometheus saw.
     pub(super) fn add_resets(&mut self, resets: &Resets) {
         let Resets {

@@ -8,6 +8,7 @@
 
 mod agent;
 mod balancer;
+mod bounds;
 mod broker;
 mod check;
 mod end;
@@ -36,6 +37,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
+use self::bounds::AgeBounds;
 use self::broker::{Broker, write_time};
 use self::check::Violations;
 use self::faults::FaultInjector;
@@ -154,8 +156,13 @@ fn run_with(
             .add("no page shows the composite of the gateway".to_owned());
     }
     figures.add_read(&read);
-    if let Some(prometheus) = &cluster.prometheus {
-        figures.add_resets(&prometheus.check(&cluster.violations)?);
+    if let Some(bounds) = AgeBounds::of(agents, options) {
+        bounds.check(&read, &mut figures, &cluster.violations);
+    }
+    match &cluster.prometheus {
+        Some(prometheus) => figures.add_resets(&prometheus.check(&cluster.violations)?),
+        None if options.prometheus.is_some() => figures.add_no_prometheus(MAX_SCRAPED),
+        None => {}
     }
     cluster.check_senders();
     Ok(RunResult {

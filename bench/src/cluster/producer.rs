@@ -21,7 +21,7 @@ use crate::BenchError;
 use crate::gateway::command;
 
 /// The interval of its pages, and of the updates of all its series.
-const INTERVAL: Duration = Duration::from_secs(1);
+pub(super) const INTERVAL: Duration = Duration::from_secs(1);
 
 /// The longest time until it listens.
 const START: Duration = Duration::from_secs(30);

@@ -1,0 +1,160 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//! The bounds of the ages of what a page shows in a run without faults.
+
+use serde_json::json;
+
+use super::check::Violations;
+use super::figures::Figures;
+use super::options::{EngineChoice, Options};
+use super::producer::INTERVAL;
+use super::reader::ReadResult;
+use super::replica::MAX_LAG;
+use crate::stats::Samples;
+
+/// The most agents, times their GPUs, with which a run above a bound has failed. More of them may be too many for the
+/// machine, so their runs only show whether the bounds hold.
+const MOST: usize = 1_000;
+
+/// The time from an update until a page shows it, in seconds. A quarter of the interval comes to it.
+const SLACK: f64 = 0.25;
+
+/// The most of both, in seconds.
+const MOST_SLACK: f64 = 0.5;
+
+/// What docs/cluster.md adds to `interval` and `max_lag`, in seconds: for each composite, and with an engine.
+const COMPOSITE: f64 = 1.5;
+const COMPOSITE_OF_KAFKA: f64 = 3.0;
+const COMPOSITE_OF_DIRECT: f64 = 2.0;
+
+/// The bounds, in seconds.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct AgeBounds {
+    /// Of the p99 of the ages of what a page shows.
+    page: f64,
+    /// Of the highest age of the newest observation in a composite.
+    composite: f64,
+    /// Whether a run above them has failed.
+    is_strict: bool,
+}
+
+impl AgeBounds {
+    /// The bounds of a run with so many agents; none with faults, which make pages old.
+    pub(super) fn of(agents: usize, options: &Options) -> Option<Self> {
+        if !options.faults.is_empty() {
+            return None;
+        }
+        let (interval, updates) = (options.interval.as_secs_f64(), options.updates.as_secs_f64());
+        // An agent counts when it sends.
+        let between_updates = interval * (updates / interval).ceil();
+        let of_engine = match options.engine {
+            EngineChoice::Nats(_) => 0.0,
+            EngineChoice::Kafka(_) => COMPOSITE_OF_KAFKA,
+            EngineChoice::Direct => COMPOSITE_OF_DIRECT,
+        };
+        // The gateway counts once in an interval: an observation is the newest one until the next one is shown.
+        let intervals = 2.0 * INTERVAL.as_secs_f64();
+        Some(Self {
+            page: between_updates + (SLACK + interval / 4.0).min(MOST_SLACK),
+            composite: intervals + MAX_LAG.as_secs_f64() + COMPOSITE + of_engine,
+            is_strict: agents * options.gpus <= MOST,
+        })
+    }
+
+    /// Adds a row for each bound. A small run above a bound has a violation.
+    pub(super) fn check(self, read: &ReadResult, figures: &mut Figures, violations: &Violations) {
+        let p99 =
+            (!read.staleness.is_empty()).then(|| Samples::new(read.staleness.iter().copied()).quantile(0.99));
+        let highest = read.composite_ages.iter().copied().reduce(f64::max);
+        for (figure, key, age, bound) in [
+            ("the p99 on a page", "staleness_p99_bound", p99, self.page),
+            ("a composite", "composite_age_bound", highest, self.composite),
+        ] {
+            let Some(age) = age else { continue };
+            let holds = age <= bound;
+            let outcome = if holds { "holds" } else { "MISSED" };
+            figures.add(
+                &format!("bound of the age: {figure}"),
+                format!("{bound:.2} s: {outcome}"),
+                &[
+                    (&format!("{key}_seconds"), json!(bound)),
+                    (&format!("{key}_holds"), json!(holds)),
+                ],
+            );
+            if self.is_strict && !holds {
+                violations.add(format!(
+                    "{figure}: the age is {age:.2} s, and the bound {bound:.2} s"
+                ));
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn bounds(agents: usize, arguments: &[&str]) -> Option<AgeBounds> {
+        let server = ["--server", "nats"];
+        AgeBounds::of(
+            agents,
+            &Options::parse(&[&server[..], arguments].concat()).unwrap(),
+        )
+    }
+
+    fn page_bound(interval: &str, updates: &str) -> f64 {
+        let arguments = ["--faults", "none", "--interval", interval, "--updates", updates];
+        bounds(100, &arguments).unwrap().page
+    }
+
+    #[test]
+    fn a_page_has_half_a_second_and_less_at_short_intervals() {
+        for (interval, updates, expected) in [
+            ("1", "1", 1.5),
+            ("0.2", "0.2", 0.5),
+            ("2", "2", 2.5),
+            ("1", "10", 10.5),
+            ("1", "1.5", 2.5),
+        ] {
+            let bound = page_bound(interval, updates);
+            assert!((bound - expected).abs() < 1e-9, "{interval}, {updates}: {bound}");
+        }
+    }
+
+    #[test]
+    fn only_small_runs_without_faults_must_hold_their_bounds() {
+        let calm = ["--faults", "none"];
+        assert_eq!(bounds(100, &[]), None);
+        assert!(bounds(1_000, &calm).unwrap().is_strict);
+        assert!(!bounds(1_001, &calm).unwrap().is_strict);
+        let gpus = [&calm[..], &["--gpus", "8"]].concat();
+        assert!(!bounds(126, &gpus).unwrap().is_strict);
+    }
+
+    #[test]
+    fn a_composite_has_the_documented_bound_of_its_engine() {
+        let calm = ["--faults", "none"];
+        assert_eq!(bounds(10, &calm).unwrap().composite, 5.5);
+        let direct = [&calm[..], &["--engine", "direct"]].concat();
+        assert_eq!(bounds(10, &direct).unwrap().composite, 7.5);
+        let kafka = [&calm[..], &["--engine", "kafka", "--jars", "jars"]].concat();
+        assert_eq!(bounds(10, &kafka).unwrap().composite, 8.5);
+    }
+
+    #[test]
+    fn an_age_above_its_bound_is_a_violation_of_a_small_run() {
+        let read = ReadResult {
+            staleness: vec![1.6],
+            composite_ages: vec![1.0, 2.0],
+            ..ReadResult::default()
+        };
+        for (agents, expected) in [(10, 1), (2_000, 0)] {
+            let (mut figures, violations) = (Figures::default(), Violations::default());
+            let bounds = bounds(agents, &["--faults", "none"]).unwrap();
+            bounds.check(&read, &mut figures, &violations);
+            let rows: Vec<_> = figures.rows.iter().map(|(_, text)| text.as_str()).collect();
+            assert_eq!(rows, ["1.50 s: MISSED", "5.50 s: holds"]);
+            assert_eq!(violations.all().0, expected);
+        }
+    }
+}
