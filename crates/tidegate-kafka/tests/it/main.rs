@@ -10,4 +10,5 @@ mod cluster;
 mod machine;
 mod otlp;
 mod outages;
+mod poison;
 mod security;
