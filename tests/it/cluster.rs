@@ -4,6 +4,7 @@
 
 mod history;
 mod leaders;
+mod limits;
 mod others;
 mod streams;
 
