@@ -4,5 +4,6 @@
 
 mod collector;
 mod out;
+mod secure;
 mod through;
 mod topic;

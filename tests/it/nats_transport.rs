@@ -3,5 +3,6 @@
 //! Telemetry through a real NATS server.
 
 mod out;
+mod secure;
 mod stream;
 mod through;

@@ -16,15 +16,19 @@ pub(super) const NO_REPEAT: &str = "timeout: 1m";
 
 /// A gateway from OTLP to Kafka, and the port of its receiver.
 pub(super) fn writer(broker: &KafkaBroker, options: &str) -> (Gateway, u16) {
+    writer_to(&broker.address(), options)
+}
+
+/// The same, to this address of a broker.
+pub(super) fn writer_to(address: &str, options: &str) -> (Gateway, u16) {
     let receiver = free_port();
     let pipeline = |signal| format!("{signal}: {{receivers: [otlp], exporters: [kafka]}}");
     let gateway = Gateway::start(&format!(
         "receivers: {{otlp: {{protocols: {{http: {{endpoint: \"127.0.0.1:{receiver}\"}}}}}}}}
 exporters:
-  kafka: {{brokers: [\"{}\"], retry_on_failure: {{initial_interval: 50ms, max_interval: 200ms}}, {options}}}
+  kafka: {{brokers: [\"{address}\"], retry_on_failure: {{initial_interval: 50ms, max_interval: 200ms}}, {options}}}
 service: {{pipelines: {{{}}}}}
 ",
-        broker.address(),
         ["metrics", "traces", "logs"].map(pipeline).join(", ")
     ));
     (gateway, receiver)

@@ -14,16 +14,20 @@ use crate::kit::{Gateway, OtlpSink, SOON, free_port, wait_until};
 
 /// A gateway from Kafka to a sink. Messages come again unless the sink has them.
 pub(super) fn reader(broker: &KafkaBroker, sink: u16, options: &str) -> Gateway {
+    reader_from(&broker.address(), sink, options)
+}
+
+/// The same, from this address of a broker.
+pub(super) fn reader_from(address: &str, sink: u16, options: &str) -> Gateway {
     let pipeline = |signal| format!("{signal}: {{receivers: [kafka], exporters: [otlp]}}");
     Gateway::start(&format!(
         "receivers:
-  kafka: {{brokers: [\"{}\"], initial_offset: earliest, message_marking: {{after: true}}, autocommit: {{interval: 100ms}}{options}}}
+  kafka: {{brokers: [\"{address}\"], initial_offset: earliest, message_marking: {{after: true}}, autocommit: {{interval: 100ms}}{options}}}
 exporters:
   otlp: {{endpoint: \"127.0.0.1:{sink}\", tls: {{insecure: true}}, sending_queue: {{wait_for_result: true}},
     retry_on_failure: {{initial_interval: 50ms, max_interval: 200ms}}}}
 service: {{pipelines: {{{}}}}}
 ",
-        broker.address(),
         ["metrics", "traces", "logs"].map(pipeline).join(", ")
     ))
 }

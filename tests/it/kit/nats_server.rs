@@ -3,17 +3,26 @@
 //! A real NATS server with JetStream.
 
 use super::process::Process;
-use super::{SOON, free_port, testenv, wait_until};
+use super::{Authority, SOON, free_port, testenv, wait_until};
 use std::fs;
 use std::io::Read;
 use std::net::TcpStream;
+use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
 use tempfile::TempDir;
 
+/// Its file of settings, in its directory.
+const CONFIG: &str = "nats.conf";
+
+/// The user of a server that takes only TLS.
+pub(crate) const USER: &str = "alice";
+pub(crate) const PASSWORD: &str = "alice-secret";
+
 /// A server that keeps its port and its data over restarts.
 pub(crate) struct NatsServer {
     port: u16,
+    is_secure: bool,
     directory: TempDir,
     process: Option<Process>,
 }
@@ -26,9 +35,10 @@ impl NatsServer {
             "listen: \"127.0.0.1:{port}\"\njetstream {{ store_dir: \"{}\", sync_interval: always }}\n",
             directory.path().join("store").display()
         );
-        fs::write(directory.path().join("nats.conf"), config).expect("a file in a fresh directory");
+        fs::write(directory.path().join(CONFIG), config).expect("a file in a fresh directory");
         let mut server = Self {
             port,
+            is_secure: false,
             directory,
             process: None,
         };
@@ -39,11 +49,29 @@ impl NatsServer {
     /// Starts it after [`Self::kill`], and waits until it greets.
     pub(crate) fn restart(&mut self) {
         let mut command = Command::new(testenv("nats/bin/nats-server"));
-        command
-            .arg("--config")
-            .arg(self.directory.path().join("nats.conf"));
+        command.arg("--config").arg(self.path(CONFIG));
         self.process = Some(Process::start("nats-server", &mut command));
         wait_until(SOON, "the NATS server greets", || self.greets());
+    }
+
+    /// Starts it again, so that it takes only TLS and [`USER`]. Gives the file with the authority of its certificate.
+    pub(crate) fn secure(&mut self) -> PathBuf {
+        self.kill();
+        let [authority, certificate, key] =
+            ["ca.pem", "server.pem", "server.key"].map(|name| self.path(name));
+        let signer = Authority::new();
+        signer.write(&authority);
+        signer.write_signed(&certificate, &key);
+        let mut config = fs::read_to_string(self.path(CONFIG)).expect("its file");
+        config += &format!(
+            "tls {{ cert_file: {certificate:?}, key_file: {key:?} }}
+authorization {{ user: {USER}, password: {PASSWORD} }}
+"
+        );
+        fs::write(self.path(CONFIG), config).expect("its file");
+        self.is_secure = true;
+        self.restart();
+        authority
     }
 
     /// SIGKILL.
@@ -52,7 +80,15 @@ impl NatsServer {
     }
 
     pub(crate) fn url(&self) -> String {
-        format!("nats://127.0.0.1:{}", self.port)
+        if self.is_secure {
+            format!("tls://localhost:{}", self.port)
+        } else {
+            format!("nats://127.0.0.1:{}", self.port)
+        }
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.directory.path().join(name)
     }
 
     fn greets(&self) -> bool {

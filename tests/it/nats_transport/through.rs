@@ -12,7 +12,7 @@ use crate::kit::numbered::{accepted_items, arrived, body, pass_all, send_items};
 use crate::kit::{Gateway, OtlpSink, SOON, free_port, wait_until};
 
 /// A gateway from NATS to a sink. A message is answered when the sink has it.
-fn reader(server: &NatsServer, sink: u16, options: &str) -> Gateway {
+pub(super) fn reader(server: &NatsServer, sink: u16, options: &str) -> Gateway {
     let pipeline = |signal| format!("{signal}: {{receivers: [nats], exporters: [otlp]}}");
     Gateway::start(&format!(
         "receivers:
@@ -27,7 +27,7 @@ service: {{pipelines: {{{}}}}}
     ))
 }
 
-fn accepted(gateway: &Gateway, signal: Signal) -> f64 {
+pub(super) fn accepted(gateway: &Gateway, signal: Signal) -> f64 {
     accepted_items(gateway, "nats", signal)
 }
 
