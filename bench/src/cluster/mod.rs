@@ -4,7 +4,7 @@
 //!
 //! Simulated agents and a real gateway publish their totals. Two replicas show the sums. Replicas, the broker and agents are
 //! killed, suspended, cut off and started again. A reader asks the replicas in turn, and no counter may fall or exceed what
-//! has been counted. At the end, both replicas must show what has been counted, to the bit. A Prometheus sees no reset.
+//! has been counted. At the end, both replicas must show what has been counted. A Prometheus sees no reset.
 
 mod agent;
 mod balancer;

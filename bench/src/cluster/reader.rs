@@ -43,7 +43,7 @@ pub(super) struct ReadResult {
     pub(super) staleness: Vec<f64>,
     /// Ages of the newest observation in the composite of a page, in seconds.
     pub(super) composite_ages: Vec<f64>,
-    highest_age: f64,
+    pub(super) highest_age: f64,
     /// The agent with the highest age.
     pub(super) stalest: String,
 }
