@@ -95,12 +95,14 @@ fn subscribe(config: &Logs, provider: Option<&SdkLoggerProvider>) {
 /// The levels of targets. Those of the gateway are at least as verbose as `at_least`.
 ///
 /// Libraries log warnings and errors only, unless all levels are enabled. h2 and hickory log errors only, because any
-/// peer can trigger their warnings at will. async_nats and krafka would log every attempt to connect: the engine of the
-/// cluster logs the same errors less often. A directive selects by the prefix of a target: `tidegate` stands for all
+/// peer can trigger their warnings at will. async_nats and krafka would log every attempt to connect: the components that
+/// use them log the same errors less often. A directive selects by the prefix of a target: `tidegate` stands for all
 /// crates of the gateway. The longest prefix decides.
 fn directives(config: &Logs, at_least: LevelFilter) -> String {
     let level = level_filter(config.level).max(at_least);
-    let mut all = format!("warn,h2=error,hickory=error,async_nats=off,krafka=error,tidegate={level}");
+    let mut all = format!(
+        "warn,h2=error,hickory=error,async_nats=off,krafka=error,krafka::network=off,tidegate={level}"
+    );
     let levels = config.levels.iter();
     for (name, level) in levels.filter(|(name, _)| named_component(name).is_none()) {
         let level = level_filter(*level);
@@ -165,7 +167,7 @@ mod tests {
             levels: levels.map(|(name, level)| (name.to_owned(), level)).into(),
             ..Logs::default()
         };
-        let libraries = "warn,h2=error,hickory=error,async_nats=off,krafka=error";
+        let libraries = "warn,h2=error,hickory=error,async_nats=off,krafka=error,krafka::network=off";
         for (at_least, own) in [
             (
                 LevelFilter::OFF,
