@@ -18,13 +18,20 @@ from collections import Counter
 from pathlib import Path
 from typing import Any, Callable, Iterator
 
-from playwright.sync_api import Browser, Page, sync_playwright
+from playwright.sync_api import Browser, Page, expect, sync_playwright
 
 ROOT = Path(__file__).parents[2]
 PICTURES = Path(os.environ.get("TIDEGATE_PICTURES", ROOT / "target/page"))
+CONTRAST = Path(__file__).with_name("contrast.js").read_text()
 
 # Log records in each request.
 RECORDS = 20
+
+# The name of the element that has the focus. A label has its text before its field.
+FOCUSED = """() => {
+  const { activeElement: node } = document;
+  return (node.getAttribute("aria-label") ?? node.labels?.[0]?.firstChild.textContent ?? node.textContent).trim();
+}"""
 
 # A text that would run if a view read it as HTML.
 HOSTILE = "<img src=x onerror=document.title='run'>"
@@ -296,6 +303,34 @@ class Watched:
     def open(self, view: str) -> Page:
         self.page.goto(f"{self.url}/#/{view}")
         return self.page
+
+    def check(self, text: str, picture: str) -> None:
+        """What holds for all views: the text and the contrast in both schemes, the width of a phone, no error. Takes pictures."""
+        page = self.page
+        for scheme in ("light", "dark"):
+            page.emulate_media(color_scheme=scheme)
+            expect(page.locator("main")).to_contain_text(text)
+            expect(page.locator("#stream")).to_have_text("live")
+            assert page.evaluate(CONTRAST) == [], scheme
+            if scheme == "light":
+                self.picture(picture)
+        page.set_viewport_size({"width": 360, "height": 740})
+        assert page.evaluate("document.documentElement.scrollWidth") <= 360
+        self.picture(f"{picture}-phone")
+        assert page.title() != "run" and page.locator("main img").count() == 0
+        assert self.errors == []
+
+    def enter_content(self) -> None:
+        """Moves the focus from the top of the page to its content, by the keyboard."""
+        self.page.keyboard.press("Tab")
+        expect(self.page.locator(".skip")).to_be_focused()
+        self.page.keyboard.press("Enter")
+        expect(self.page.locator("main")).to_be_focused()
+
+    def tab(self) -> str:
+        """Presses Tab. Gives the name of the element that has the focus then."""
+        self.page.keyboard.press("Tab")
+        return self.page.evaluate(FOCUSED)
 
     def picture(self, name: str) -> None:
         PICTURES.mkdir(parents=True, exist_ok=True)

@@ -3,14 +3,11 @@
 """Every view of the page in a real browser: data, errors, contrast, keyboard, phone width, growth."""
 
 import re
-from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
 
 import kit
 import pytest
 from playwright.sync_api import Page, expect
-
-CONTRAST = Path(__file__).with_name("contrast.js").read_text()
 
 
 def name_of(view: str) -> str:
@@ -19,19 +16,8 @@ def name_of(view: str) -> str:
 
 @pytest.mark.parametrize("view", kit.VIEWS)
 def test_a_view_shows_its_data_with_enough_contrast_and_without_an_error(watched: kit.Watched, view: str) -> None:
-    page = watched.open(view)
-    for scheme in ("light", "dark"):
-        page.emulate_media(color_scheme=scheme)
-        expect(page.locator("main")).to_contain_text(kit.VIEWS[view])
-        expect(page.locator("#stream")).to_have_text("live")
-        assert page.evaluate(CONTRAST) == [], scheme
-        if scheme == "light":
-            watched.picture(name_of(view))
-    page.set_viewport_size({"width": 360, "height": 740})
-    assert page.evaluate("document.documentElement.scrollWidth") <= 360
-    watched.picture(f"{name_of(view)}-phone")
-    assert page.title() != "run" and page.locator("main img").count() == 0
-    assert watched.errors == []
+    watched.open(view)
+    watched.check(kit.VIEWS[view], name_of(view))
 
 
 def test_the_graph_shows_rates_queues_and_the_broken_vendor(watched: kit.Watched) -> None:
@@ -197,10 +183,7 @@ def test_the_tap_shows_the_items_of_a_component_and_stops_at_its_limit(watched: 
 def test_the_page_works_without_a_mouse(watched: kit.Watched) -> None:
     page = watched.open("graph")
     expect(page.locator("svg.graph a.node").first).to_be_visible()
-    page.keyboard.press("Tab")
-    expect(page.locator(".skip")).to_be_focused()
-    page.keyboard.press("Enter")
-    expect(page.locator("main")).to_be_focused()
+    watched.enter_content()
     seen = []
     for _ in range(12):
         page.keyboard.press("Tab")

@@ -1,0 +1,73 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""Rows of views that the gateway of the other tests leaves empty: alerts and rules."""
+
+import json
+import re
+from pathlib import Path
+from typing import Iterator
+
+import kit
+import pytest
+from playwright.sync_api import Browser, expect
+
+ALERT_QUERY = 'up{job="self"} + 41.5'
+RULES = [
+    {"record": "job:up:min", "expr": "min by (job) (up)"},
+    {"alert": "Scraped", "expr": ALERT_QUERY, "labels": {"severity": kit.HOSTILE}, "annotations": {"summary": "it is {{ $value }}"}},
+]
+
+DATE = re.compile(r"\d{4}, \d\d:\d\d:\d\d$")
+
+
+@pytest.fixture(scope="module")
+def full(tmp_path_factory: pytest.TempPathFactory) -> Iterator[kit.Gateway]:
+    directory = tmp_path_factory.mktemp("full")
+    # JSON is YAML.
+    (directory / "rules.yaml").write_text(json.dumps({"groups": [{"name": "scrapes", "interval": "1s", "rules": RULES}]}))
+    extensions = f'  rules: {{files: ["{directory}/rules.yaml"]}}'
+    with kit.Gateway(directory, extensions=extensions, order="rules, ", is_loaded=False) as running:
+        yield running
+
+
+@pytest.fixture
+def shown(browser: Browser, full: kit.Gateway) -> Iterator[kit.Watched]:
+    with kit.Watched(browser, full.url) as page:
+        yield page
+
+
+def test_alerts_and_rules_have_rows_with_their_state(shown: kit.Watched) -> None:
+    page = shown.open("rules")
+    alert = page.get_by_role("table", name="Active alerts").get_by_role("row", name=re.compile("^Scraped")).locator("td")
+    expect(alert.nth(0)).to_have_text("firing")
+    expect(alert.nth(0)).to_have_attribute("data-mark", "bad")
+    for label in ('alertname="Scraped"', 'job="self"', f'severity="{kit.HOSTILE}"'):
+        expect(alert.nth(1)).to_contain_text(label)
+    expect(alert.nth(2)).to_have_text("42.5")
+    expect(alert.nth(3)).to_have_text(DATE)
+    expect(alert.nth(4)).to_have_text("summary: it is 42.5")
+    rules = page.get_by_role("table", name="Rules", exact=True)
+    for name, kind, query, state in (("job:up:min", "recording", RULES[0]["expr"], ""), ("Scraped", "alerting", ALERT_QUERY, "firing")):
+        rule = rules.get_by_role("row", name=re.compile(f"^{name} ")).locator("td")
+        for index, text in enumerate(("scrapes", kind, query, state, "ok")):
+            expect(rule.nth(index)).to_have_text(text)
+        expect(rule.nth(4)).to_have_attribute("data-mark", "good")
+        expect(rule.nth(5)).to_have_text(re.compile(r"^\d\S* (µs|ms|s)$"))
+        expect(rule.nth(6)).to_have_text(DATE)
+    expect(page.get_by_text("Rules are not configured.")).to_be_hidden()
+    shown.check("job:up:min", "rules-rows")
+
+
+def test_the_keyboard_leads_from_a_rule_to_its_query(shown: kit.Watched) -> None:
+    page = shown.open("rules")
+    expect(page.get_by_role("row", name=re.compile("^job:up:min "))).to_be_visible()
+    expect(page.get_by_role("row", name=re.compile("^Scraped firing"))).to_be_visible()
+    shown.enter_content()
+    assert [shown.tab() for _ in range(2)] == ["Active alerts", "Filter: Rules"]
+    page.keyboard.type("alerting")
+    expect(page.get_by_role("row", name=re.compile("^job:up:min "))).to_have_count(0)
+    assert [shown.tab() for _ in range(2)] == ["Rules", ALERT_QUERY]
+    page.keyboard.press("Enter")
+    expect(page.get_by_label("PromQL expression")).to_have_value(ALERT_QUERY)
+    expect(page.get_by_role("row", name=re.compile("self.* 42.5 "))).to_be_visible()
+    assert shown.errors == []
