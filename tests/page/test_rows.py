@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Rows of views that the gateway of the other tests leaves empty: alerts and rules."""
+"""Rows of views that the gateway of the other tests leaves empty: alerts, rules and reloads."""
 
 import json
+import os
 import re
+import signal
 from pathlib import Path
 from typing import Iterator
 
@@ -71,3 +73,30 @@ def test_the_keyboard_leads_from_a_rule_to_its_query(shown: kit.Watched) -> None
     expect(page.get_by_label("PromQL expression")).to_have_value(ALERT_QUERY)
     expect(page.get_by_role("row", name=re.compile("self.* 42.5 "))).to_be_visible()
     assert shown.errors == []
+
+
+def test_the_configuration_shows_an_applied_and_a_refused_reload(shown: kit.Watched, full: kit.Gateway) -> None:
+    page = shown.open("config")
+    expect(page.locator("main")).to_contain_text("The configuration of the start runs.")
+    rows = page.get_by_role("table", name="Reloads, newest first").locator("tbody tr")
+    before = full.config.read_text()
+    changed = before.replace("queue_size: 100", "queue_size: 200")
+    for count, text in ((1, changed), (2, f"{changed}nonsense: 1\n")):
+        full.config.write_text(text)
+        os.kill(full.processes[0].pid, signal.SIGHUP)
+        expect(rows).to_have_count(count)
+    refused, applied = (rows.nth(index).locator("td") for index in range(2))
+    for row, result, mark in ((refused, "failed, the old one runs", "bad"), (applied, "applied", "good")):
+        expect(row.nth(0)).to_have_text("SIGHUP")
+        expect(row.nth(1)).to_have_text(result)
+        expect(row.nth(1)).to_have_attribute("data-mark", mark)
+    expect(refused.nth(2)).to_have_text("")
+    expect(refused.nth(3)).to_contain_text('unknown key "nonsense"')
+    expect(applied.nth(2)).to_have_text("rebuilt exporters::otlphttp/vendor")
+    expect(applied.nth(3)).to_have_text("")
+    running = page.get_by_label("Configuration", exact=True)
+    expect(running).to_contain_text("queue_size: 200")
+    expect(running).not_to_contain_text("a-secret-key")
+    shown.enter_content()
+    assert [shown.tab() for _ in range(3)] == ["Reloads, newest first", "Clusters", "Configuration"]
+    shown.check("applied", "config-reloads")
