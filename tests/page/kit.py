@@ -63,6 +63,7 @@ receivers:
       scrape_configs:
         - {{job_name: self, scrape_interval: 1s, static_configs: [{{targets: ["127.0.0.1:{own}"]}}]}}
         - {{job_name: absent, scrape_interval: 1s, static_configs: [{{targets: ["127.0.0.1:1"]}}]}}
+{receivers}
 processors:
   composite:
     composites:
@@ -132,8 +133,8 @@ def free_ports(count: int) -> list[int]:
 class Gateway:
     """A gateway, simulated agents, and a thread that sends points, log records and StatsD lines.
 
-    `options` are further options of `admin`, each with a comma before it. `exporters` and `pipelines` are further lines.
-    `level` is that of its own metrics.
+    `options` are further options of `admin`, each with a comma before it. `receivers`, `exporters` and `pipelines` are further
+    lines. `level` is that of its own metrics.
     """
 
     def __init__(
@@ -142,6 +143,7 @@ class Gateway:
         options: str = "",
         extensions: str = "",
         order: str = "",
+        receivers: str = "",
         exporters: str = "",
         pipelines: str = "",
         level: str = "normal",
@@ -153,7 +155,8 @@ class Gateway:
         self.admin, self.otlp, self.own = free_ports(3)
         self.config = directory / "gateway.yaml"
         ports = {"admin": self.admin, "otlp": self.otlp, "own": self.own}
-        parts = {"options": options, "extensions": extensions, "order": order, "exporters": exporters, "pipelines": pipelines}
+        parts = {"options": options, "extensions": extensions, "order": order}
+        parts |= {"receivers": receivers, "exporters": exporters, "pipelines": pipelines}
         self.config.write_text(CONFIG.format(directory=directory, level=level, **ports, **parts))
         self.stopping = threading.Event()
         # Requests by signal, as the gateway has answered them.

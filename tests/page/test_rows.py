@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Rows of views that the gateway of the other tests leaves empty: alerts, rules and reloads."""
+"""Rows of views that the gateway of the other tests leaves empty: alerts, rules, reloads and cells."""
 
 import json
 import os
 import re
 import signal
+import subprocess
 from pathlib import Path
 from typing import Iterator
 
@@ -28,7 +29,9 @@ def full(tmp_path_factory: pytest.TempPathFactory) -> Iterator[kit.Gateway]:
     # JSON is YAML.
     (directory / "rules.yaml").write_text(json.dumps({"groups": [{"name": "scrapes", "interval": "1s", "rules": RULES}]}))
     extensions = f'  rules: {{files: ["{directory}/rules.yaml"]}}'
-    with kit.Gateway(directory, extensions=extensions, order="rules, ", is_loaded=False) as running:
+    receivers = f'  shm: {{directories: ["{directory}/cells/*"]}}'
+    pipelines = "    metrics/cells: {receivers: [shm], exporters: [prometheus]}"
+    with kit.Gateway(directory, extensions=extensions, order="rules, ", receivers=receivers, pipelines=pipelines, is_loaded=False) as running:
         yield running
 
 
@@ -100,3 +103,20 @@ def test_the_configuration_shows_an_applied_and_a_refused_reload(shown: kit.Watc
     shown.enter_content()
     assert [shown.tab() for _ in range(3)] == ["Reloads, newest first", "Clusters", "Configuration"]
     shown.check("applied", "config-reloads")
+
+
+def test_cells_have_rows_that_count_their_processes(shown: kit.Watched, full: kit.Gateway) -> None:
+    page = shown.open("sources")
+    cells = page.get_by_role("table", name="Cells and their processes")
+    series = cells.get_by_role("row", name=re.compile("^tidegate_shm_series receiver=shm ")).locator("td").nth(1)
+    expect(series).to_have_text("0")
+    # The build of the gateway makes this program, too. It counts and ends.
+    subprocess.run([Path(kit.program("binary")).parent / "examples/cells"], cwd=full.directory, check=True)
+    expect(series).to_have_text("2")
+    expect(cells.get_by_role("row", name="tidegate_shm_directories receiver=shm 1")).to_be_visible()
+    expect(cells.get_by_role("row", name="tidegate_shm_processes receiver=shm, state=dead 1")).to_be_visible()
+    names = cells.locator("tbody th").all_inner_texts()
+    assert names == sorted(names)
+    shown.enter_content()
+    assert [shown.tab() for _ in range(3)] == ["Filter: NIXL rings", "Cells and their processes", "Sockets and multi-process stores"]
+    shown.check("tidegate_shm_series", "sources-cells")

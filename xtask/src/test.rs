@@ -128,7 +128,8 @@ pub(crate) fn cargo_test_of(packages: &[&str]) -> Command {
 /// has the same features, so it builds nothing again. The parts alone have other features: cargo would build most crates twice.
 pub(crate) fn build(parts: &[&str]) -> Outcome {
     let mut cargo = process::cargo();
-    // Cargo enables the features of tests only for a named example, test or bench. `tests/dist` runs this example.
+    // Cargo enables the features of tests only for a named example, test or bench. `tests/dist` and
+    // `tests/page` run this example.
     cargo
         .args(["build", "--workspace", "--example", "cells", "--target-dir"])
         .arg(process::target())
