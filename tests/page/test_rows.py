@@ -14,9 +14,10 @@ import kit
 import pytest
 from playwright.sync_api import Browser, expect
 
+RECORD_QUERY = "min by (job) (up)"
 ALERT_QUERY = 'up{job="self"} + 41.5'
 RULES = [
-    {"record": "job:up:min", "expr": "min by (job) (up)"},
+    {"record": "job:up:min", "expr": RECORD_QUERY},
     {"alert": "Scraped", "expr": ALERT_QUERY, "labels": {"severity": kit.HOSTILE}, "annotations": {"summary": "it is {{ $value }}"}},
 ]
 
@@ -52,7 +53,7 @@ def test_alerts_and_rules_have_rows_with_their_state(shown: kit.Watched) -> None
     expect(alert.nth(3)).to_have_text(DATE)
     expect(alert.nth(4)).to_have_text("summary: it is 42.5")
     rules = page.get_by_role("table", name="Rules", exact=True)
-    for name, kind, query, state in (("job:up:min", "recording", RULES[0]["expr"], ""), ("Scraped", "alerting", ALERT_QUERY, "firing")):
+    for name, kind, query, state in (("job:up:min", "recording", RECORD_QUERY, ""), ("Scraped", "alerting", ALERT_QUERY, "firing")):
         rule = rules.get_by_role("row", name=re.compile(f"^{name} ")).locator("td")
         for index, text in enumerate(("scrapes", kind, query, state, "ok")):
             expect(rule.nth(index)).to_have_text(text)
@@ -100,9 +101,9 @@ def test_the_configuration_shows_an_applied_and_a_refused_reload(shown: kit.Watc
     running = page.get_by_label("Configuration", exact=True)
     expect(running).to_contain_text("queue_size: 200")
     expect(running).not_to_contain_text("a-secret-key")
+    shown.check("applied", "config-reloads")
     shown.enter_content()
     assert [shown.tab() for _ in range(3)] == ["Reloads, newest first", "Clusters", "Configuration"]
-    shown.check("applied", "config-reloads")
 
 
 def test_cells_have_rows_that_count_their_processes(shown: kit.Watched, full: kit.Gateway) -> None:
@@ -117,6 +118,6 @@ def test_cells_have_rows_that_count_their_processes(shown: kit.Watched, full: ki
     expect(cells.get_by_role("row", name="tidegate_shm_processes receiver=shm, state=dead 1")).to_be_visible()
     names = cells.locator("tbody th").all_inner_texts()
     assert names == sorted(names)
+    shown.check("tidegate_shm_series", "sources-cells")
     shown.enter_content()
     assert [shown.tab() for _ in range(3)] == ["Filter: NIXL rings", "Cells and their processes", "Sockets and multi-process stores"]
-    shown.check("tidegate_shm_series", "sources-cells")
