@@ -100,9 +100,11 @@ fn subscribe(config: &Logs, provider: Option<&SdkLoggerProvider>) {
 /// crates of the gateway. The longest prefix decides.
 fn directives(config: &Logs, at_least: LevelFilter) -> String {
     let level = level_filter(config.level).max(at_least);
-    let mut all = format!(
-        "warn,h2=error,hickory=error,async_nats=off,krafka=error,krafka::network=off,tidegate={level}"
-    );
+    let mut all = format!("warn,h2=error,hickory=error,async_nats=off,krafka=error,tidegate={level}");
+    // A longer prefix would win over a level for the library.
+    if !config.levels.contains_key("krafka") {
+        all.push_str(",krafka::network=off");
+    }
     let levels = config.levels.iter();
     for (name, level) in levels.filter(|(name, _)| named_component(name).is_none()) {
         let level = level_filter(*level);
@@ -167,15 +169,15 @@ mod tests {
             levels: levels.map(|(name, level)| (name.to_owned(), level)).into(),
             ..Logs::default()
         };
-        let libraries = "warn,h2=error,hickory=error,async_nats=off,krafka=error,krafka::network=off";
+        let libraries = "warn,h2=error,hickory=error,async_nats=off,krafka=error";
         for (at_least, own) in [
             (
                 LevelFilter::OFF,
-                "tidegate=info,tidegate::exporters::otlp=error,rustls=error",
+                "tidegate=info,krafka::network=off,tidegate::exporters::otlp=error,rustls=error",
             ),
             (
                 LevelFilter::DEBUG,
-                "tidegate=debug,tidegate::exporters::otlp=debug,rustls=error",
+                "tidegate=debug,krafka::network=off,tidegate::exporters::otlp=debug,rustls=error",
             ),
         ] {
             assert_eq!(directives(&config, at_least), format!("{libraries},{own}"));

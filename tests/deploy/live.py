@@ -145,9 +145,10 @@ class Fleet:
         killed = self.gateways.pop("killed")
         prometheus = self.ports.address()
         replicas = {name: self.ports.address() for name in ("replica", "second")}
-        self.ports.release()
+        # These servers must not get the ports of the gateways.
         vllm = [self.serve(engines.vllm), self.serve(engines.vllm)]
         self.targets([self.serve(engines.sglang), self.serve(engines.dynamo)])
+        self.ports.release()
 
         rings = self.directory / "rings"
         rings.mkdir()

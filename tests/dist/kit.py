@@ -107,10 +107,18 @@ def files(root: Path) -> dict[str, Path]:
     return {str(path.relative_to(root)): path for path in root.rglob("*") if path.is_file() and not path.is_symlink()}
 
 
+def free_ports(count: int) -> list[int]:
+    """Ports of which no two are equal."""
+    listeners = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
+    ports = [int(listener.getsockname()[1]) for listener in listeners]
+    for listener in listeners:
+        listener.close()
+    return ports
+
+
 def free_port() -> int:
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return int(listener.getsockname()[1])
+    (port,) = free_ports(1)
+    return port
 
 
 def get(url: str) -> str | None:

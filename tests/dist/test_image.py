@@ -161,7 +161,8 @@ def send(url: str, value: int) -> None:
 def test_a_gateway_runs_in_it_as_its_user_on_a_read_only_root(image: Image) -> None:
     if not kit.may_mount():
         kit.can_not_run("nobody may mount here")
-    ports = {name: kit.free_port() for name in ("PAGE", "HEALTH", "ADMIN", "OWN", "RECEIVER")}
+    names = ("PAGE", "HEALTH", "ADMIN", "OWN", "RECEIVER")
+    ports = dict(zip(names, kit.free_ports(len(names)), strict=True))
     # A runtime makes the place where it mounts the configuration.
     config = image.root / image.config["Cmd"][-1].lstrip("/")
     config.parent.mkdir(parents=True, exist_ok=True)

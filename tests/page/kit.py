@@ -278,6 +278,8 @@ def chromium(root: Path, scratch: Path) -> tuple[str, dict[str, str]]:
 
 def browsers(scratch: Path) -> Iterator[Browser]:
     program_path, environment = chromium(Path(program("chromium")), scratch)
+    # Rows come after scrapes, evaluations and updates of about 1 s each, and other programs run beside the tests.
+    expect.set_options(timeout=20_000)
     with sync_playwright() as playwright:
         # Containers have no permission for Chromium's sandbox. It reads only pages of the gateway.
         browser = playwright.chromium.launch(executable_path=program_path, args=["--no-sandbox", "--disable-dev-shm-usage"], env={**os.environ, **environment})

@@ -74,7 +74,13 @@ impl ReadTask {
             ReadScope::Retained => Some(self.last_offsets().await?),
         };
         tokio::select! {
-            result = self.read(client, wanted) => result,
+            result = self.read(client, wanted) => {
+                if result.is_err() {
+                    // The machine reads again at once, and the next reader is a client that knows of no failure before.
+                    tokio::time::sleep(PAUSE).await;
+                }
+                result
+            }
             () = link.lost(client) => {
                 Err(StoreError::Unavailable("the connection to Kafka is lost".to_owned()))
             }

@@ -205,9 +205,11 @@ impl State for WindowState {
 mod tests {
     use std::future::poll_fn;
     use std::task::Poll;
+    use std::time::Duration;
 
     use tempfile::TempDir;
     use tidegate_engine::{Added, Attributes, Composite, Distribution, FeedKind};
+    use tokio::time::timeout;
 
     use super::super::config::CompositeProcessorConfig;
     use super::*;
@@ -308,12 +310,15 @@ mod tests {
         let polled = poll_fn(|cx| Poll::Ready(close.as_mut().poll(cx))).await;
         assert!(polled.is_pending());
         drop(close);
-        let second = loop {
-            let second = log_of(&base, "x");
-            if second.open(&base).await.is_ok() {
-                break second;
+        let opened = async {
+            loop {
+                let second = log_of(&base, "x");
+                if second.open(&base).await.is_ok() {
+                    break second;
+                }
             }
         };
+        let second = timeout(Duration::from_secs(30), opened).await.unwrap();
         assert_eq!(sum(&second), 7.0);
         second.close().await;
     }

@@ -16,7 +16,8 @@ fn all_signals_pass_through_nats_with_a_user_over_tls() {
     let authority = server.secure();
     let options =
         format!(", tls: {{ca_file: {authority:?}}}, auth: {{username: {USER}, password: {PASSWORD}}}");
-    let (from, port) = writer(&server, &options);
+    // An acknowledgement after the time-out would repeat a message.
+    let (from, port) = writer(&server, &format!("{options}, timeout: 1m"));
     let sink = OtlpSink::start();
     let to = reader(&server, sink.port(), &options);
     pass_all(

@@ -22,8 +22,8 @@ fn recorded_series_reach_otlp_peers_with_their_values() {
     let sinks = [OtlpSink::start(), OtlpSink::start()];
     let exporters = format!(
         "exporters:
-  otlp: {{endpoint: \"127.0.0.1:{}\", tls: {{insecure: true}}}}
-  otlphttp: {{endpoint: \"{}\"}}
+  otlp: {{endpoint: \"127.0.0.1:{}\", tls: {{insecure: true}}, timeout: 1m}}
+  otlphttp: {{endpoint: \"{}\", timeout: 1m}}
 ",
         sinks[0].port(),
         sinks[1].endpoint()

@@ -131,7 +131,7 @@ fn a_rate_is_partial_until_its_window_is_covered() {
         composite.all_at(at)[0].state
     };
     assert_eq!(state(start), State::Partial);
-    assert_eq!(state(start + 9_000 * MS), State::Partial);
+    assert_eq!(state(start + 5_000 * MS), State::Partial);
     assert_eq!(state(start + 10_000 * MS), State::Fresh);
 }
 
