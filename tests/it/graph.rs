@@ -101,7 +101,7 @@ fn quoted(text: &str) -> Option<(&str, &str)> {
 /// The number of links of a graph of Graphviz.
 ///
 /// # Panics
-/// If a line is no statement, a block has no end, a node is declared twice, or a link has a node that is not declared.
+/// If a line is not a statement, a block has no end, a node is declared twice, or a link has an undeclared node.
 fn links(dot: &str) -> usize {
     let (mut nodes, mut links, mut open) = (BTreeSet::new(), Vec::new(), 0_usize);
     for line in dot.lines().map(str::trim) {

@@ -260,6 +260,13 @@ mod tests {
         log
     }
 
+    /// A run saves a window of `x` with the sum 7.
+    async fn save_window(base: &Context) {
+        let log = opened(base, "x").await;
+        observe(&log.state.set, 7.0, unix_now());
+        log.close().await;
+    }
+
     fn sum(log: &WindowLog) -> f64 {
         log.state.set.list()[0].read(unix_now())[0].sum
     }
@@ -268,9 +275,7 @@ mod tests {
     #[tokio::test]
     async fn a_reload_keeps_windows_that_changed_composites_drop_until_it_is_over() {
         let (_directory, base) = stored();
-        let first = opened(&base, "x").await;
-        observe(&first.state.set, 7.0, unix_now());
-        first.close().await;
+        save_window(&base).await;
         let reload = base.shared.reloads.begin();
         let second = opened(&base, "y").await;
         assert_eq!(sum(&second), 0.0, "of another metric");
@@ -288,9 +293,7 @@ mod tests {
     #[tokio::test]
     async fn a_reload_that_succeeds_drops_windows_of_changed_composites() {
         let (_directory, base) = stored();
-        let first = opened(&base, "x").await;
-        observe(&first.state.set, 7.0, unix_now());
-        first.close().await;
+        save_window(&base).await;
         let reload = base.shared.reloads.begin();
         let second = opened(&base, "y").await;
         drop(reload);

@@ -82,7 +82,7 @@ fn unusable_files_fail_a_reload_until_they_are_mended() {
             "own.pem (`cert_file`)",
         ],
     );
-    fs::write(&certificate, "this is no certificate").expect("a file of the test");
+    fs::write(&certificate, "not a certificate").expect("a file of the test");
     steady.refuses(
         &secure,
         &[
@@ -99,7 +99,7 @@ fn unusable_files_fail_a_reload_until_they_are_mended() {
         "otlphttp: {",
         "otlphttp: {sending_queue: {storage: file_storage}, ",
     );
-    fs::write(&storage, "this is no directory").expect("a file of the test");
+    fs::write(&storage, "not a directory").expect("a file of the test");
     let error = "extensions::file_storage: directory: `state`";
     steady.refuses(&stored, &[error, "can't be made"]);
     let expected = stored.replace(", create_directory: true", "");
