@@ -3,7 +3,7 @@
 //! The edges of the graph: which items go from one component to the next, and what the next one does with them.
 
 use super::snapshot::TopRow;
-use super::view::{CELL, SortColumn, WIDE, rate, short};
+use super::view::{SortColumn, beside, drops, heading, latencies, rate, short};
 use crate::commands::client::printable;
 use crate::commands::terminal::clip;
 
@@ -39,47 +39,40 @@ pub(super) fn connect(receivers: &[TopRow], processors: &[TopRow], exporters: &[
     edges
 }
 
-/// The last column needs a wide terminal.
-const HEAD: [&str; 6] = ["ITEMS/S", "HELD", "FILL", "DROP/S", "DROPPED", "TOTAL"];
-
-/// The characters of a line that are neither ids nor numbers.
-const GAPS: usize = "   -> ".len();
-
-/// The most room for an id.
-const MAX_ID: usize = 48;
+/// The names of the columns. Each is as long as the numbers below it may be.
+const HEADS: [&str; 7] = [
+    "ITEMS/S", " TOTAL", "  HELD", "FILL", "DROP/S", "   P50", "   P99",
+];
 
 /// The table, in lines of at most `width` characters.
 pub(super) fn edge_table(groups: &[EdgeGroup], sort: SortColumn, width: usize) -> Vec<String> {
-    let columns = if width >= WIDE { HEAD.len() } else { HEAD.len() - 1 };
-    let room = width.saturating_sub(GAPS + CELL * columns);
-    let id = (room / 2).min(MAX_ID);
-    let line = |from: &str, to: &str, cells: &[String]| {
-        let [from, to] = [from, to].map(|text| clip(text.to_owned(), id));
-        let cells = cells.iter().take(columns);
-        let cells: String = cells.map(|cell| format!("{cell:>CELL$}")).collect();
-        clip(format!("  {from:<id$} -> {to:<id$}{cells}"), width)
-    };
-    let mut lines = vec![line("FROM", "TO", &HEAD.map(str::to_owned))];
+    let mut lines = vec![heading("FROM -> TO", &HEADS, width)];
     for group in groups {
         lines.push(clip(printable(&group.pipeline), width));
         let mut edges: Vec<&TopEdge> = group.edges.iter().collect();
         edges.sort_by(|a, b| sort.of_edge(b).total_cmp(&sort.of_edge(a)));
-        lines.extend(
-            edges
-                .into_iter()
-                .map(|edge| line(&printable(&edge.from.id), &printable(&edge.to.id), &cells(edge))),
-        );
+        for (at, edge) in edges.iter().enumerate() {
+            let name = format!("  {} -> {}", printable(&edge.from.id), printable(&edge.to.id));
+            lines.extend(beside(&name, &HEADS, &cells(edge), width));
+            // Successive edges to one component show its drops once.
+            let next = edges.get(at + 1);
+            if next.is_none_or(|next| (next.to.class, &next.to.id) != (edge.to.class, &edge.to.id)) {
+                lines.extend(drops(&edge.to, width));
+            }
+        }
     }
     lines
 }
 
-fn cells(TopEdge { from, to }: &TopEdge) -> [String; 6] {
+fn cells(TopEdge { from, to }: &TopEdge) -> [String; 7] {
+    let [median, last] = latencies(to);
     [
         rate(from.passing),
+        short(from.passed as f64),
         short(to.held as f64),
         to.shown_fill(),
         rate(to.dropping),
-        short(to.dropped as f64),
-        short(from.passed as f64),
+        median,
+        last,
     ]
 }

@@ -258,7 +258,12 @@ impl TopState {
     }
 
     fn print(&self) {
-        for line in self.head(PLAIN_WIDTH).into_iter().chain(self.table(PLAIN_WIDTH)) {
+        let width = if Screen::is_possible() {
+            Screen::size().0
+        } else {
+            PLAIN_WIDTH
+        };
+        for line in self.head(width).into_iter().chain(self.table(width)) {
             print_line!("{line}");
         }
     }

@@ -60,7 +60,8 @@ pub(super) struct TopRow {
     pub(super) latency: [Option<f64>; 2],
     pub(super) dropping: Option<f64>,
     pub(super) dropped: u64,
-    pub(super) reasons: String,
+    /// The drops since the start by reason, as text.
+    pub(super) reasons: Vec<String>,
     /// Of a receiver: the queues of its exporters that have refused items.
     pub(super) full_queues: Vec<FullQueue>,
 }
@@ -185,10 +186,10 @@ impl GraphSnapshot {
             // A counter that fell was reset.
             Some(count(now).checked_sub(count(old))? as f64 / seconds)
         };
-        let reasons = now
-            .dropped
-            .iter()
-            .map(|(reason, items)| format!("{reason} {items}"));
+        // A receiver does not drop these items: it does not accept them.
+        let dropped = if class == "receiver" { "" } else { "dropped: " };
+        let reasons = now.dropped.iter();
+        let reasons = reasons.map(|(reason, items)| format!("{items} {dropped}{reason}"));
         Some(TopRow {
             class,
             id: id.to_owned(),
@@ -202,7 +203,7 @@ impl GraphSnapshot {
             latency: now.latency,
             dropping: rate(Counters::dropped_total),
             dropped: now.dropped_total(),
-            reasons: reasons.collect::<Vec<_>>().join(", "),
+            reasons: reasons.collect(),
             full_queues: match class {
                 "receiver" => self.full_queues(id, signal, before),
                 _ => Vec::new(),

@@ -2,12 +2,14 @@
 
 //! The lines of a frame. Nothing here reads the clock or the terminal.
 
+use std::fmt::Display;
+
 use super::edges::TopEdge;
 use super::snapshot::{FullQueue, TopGroup, TopRow};
 use crate::commands::client::printable;
 use crate::commands::terminal::clip;
 
-/// The column that orders the rows of each pipeline.
+/// What orders the rows of each pipeline.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum SortColumn {
     /// The order of the data.
@@ -50,61 +52,58 @@ impl SortColumn {
     }
 }
 
-const HEAD: [&str; 9] = [
-    "IN/S", "OUT/S", "TOTAL", "HELD", "FILL", "DROP/S", "DROPPED", "P50", "P99",
+/// The names of the columns. Each is as long as the numbers below it may be.
+const HEADS: [&str; 8] = [
+    "  IN/S", " OUT/S", " TOTAL", "  HELD", "FILL", "DROP/S", "   P50", "   P99",
 ];
 
-/// The columns without latencies.
-const NARROW: usize = 7;
-
-/// The width of each number, and the space before it.
-pub(super) const CELL: usize = 8;
-
-/// The least width that shows reasons, and totals of edges.
-pub(super) const WIDE: usize = 110;
-
-/// The least width that shows latencies.
-const WIDEST: usize = 126;
-
-/// The room for reasons.
-const LAST: usize = 20;
+/// The most room for a name that has its numbers beside it.
+const MAX_NAME: usize = 48;
 
 /// The table, in lines of at most `width` characters.
 pub(super) fn table(groups: &[TopGroup], sort: SortColumn, width: usize) -> Vec<String> {
-    let columns = if width >= WIDEST { HEAD.len() } else { NARROW };
-    let numbers = CELL * columns;
-    let room = width.saturating_sub(numbers);
-    let name = if width >= WIDE {
-        room.saturating_sub(LAST).min(48)
-    } else {
-        room
-    };
-    let line = |first: &str, cells: &[String], last: &str| {
-        let cells: String = cells
-            .iter()
-            .take(columns)
-            .map(|cell| format!("{cell:>CELL$}"))
-            .collect();
-        let last = if width >= WIDE { last } else { "" };
-        clip(
-            format!("{:<name$}{cells}  {last}", clip(first.to_owned(), name))
-                .trim_end()
-                .to_owned(),
-            width,
-        )
-    };
-    let mut lines = vec![line("COMPONENT", &HEAD.map(str::to_owned), "DROPS BY REASON")];
+    let mut lines = vec![heading("COMPONENT", &HEADS, width)];
     for group in groups {
         lines.push(clip(printable(&group.pipeline), width));
         let mut rows: Vec<&TopRow> = group.rows.iter().collect();
         rows.sort_by(|a, b| sort.of(b).total_cmp(&sort.of(a)));
         for row in rows {
-            let first = format!("  {} {}", row.class, printable(&row.id));
-            lines.push(line(&first, &cells(row), &printable(&row.reasons)));
+            let name = format!("  {} {}", row.class, printable(&row.id));
+            lines.extend(beside(&name, &HEADS, &cells(row), width));
+            lines.extend(drops(row, width));
             lines.extend(row.full_queues.iter().map(|queue| clip(refusing(queue), width)));
         }
     }
     lines
+}
+
+/// The first line of a table, which stays in view while the others scroll. Without room for `name`, it has the columns only.
+pub(super) fn heading(name: &str, heads: &[&str], width: usize) -> String {
+    beside(name, heads, heads, width).pop().unwrap_or_default()
+}
+
+/// A name with its numbers beside it. If it leaves no room for them, they have the next line.
+pub(super) fn beside(name: &str, heads: &[&str], cells: &[impl Display], width: usize) -> Vec<String> {
+    let columns = heads.iter().zip(cells);
+    let numbers: String = columns
+        .map(|(head, cell)| {
+            let digits = head.len();
+            format!(" {cell:>digits$}")
+        })
+        .collect();
+    let room = width.saturating_sub(numbers.len()).min(MAX_NAME);
+    let lines = if name.chars().count() > room {
+        vec![name.to_owned(), " ".repeat(room) + &numbers]
+    } else {
+        vec![format!("{name:<room$}{numbers}")]
+    };
+    lines.into_iter().map(|line| clip(line, width)).collect()
+}
+
+/// The lines below a component: one for each reason of its drops.
+pub(super) fn drops(row: &TopRow, width: usize) -> impl Iterator<Item = String> {
+    let reasons = row.reasons.iter();
+    reasons.map(move |reason| clip(format!("    {}", printable(reason)), width))
 }
 
 /// The exporter behind the refused items of the row above.
@@ -115,10 +114,8 @@ fn refusing(queue: &FullQueue) -> String {
     format!("    {refused} refused: the queue of exporter {exporter} {is} full")
 }
 
-fn cells(row: &TopRow) -> [String; 9] {
-    let [median, last] = row
-        .latency
-        .map(|seconds| seconds.map_or_else(|| "-".to_owned(), duration));
+fn cells(row: &TopRow) -> [String; 8] {
+    let [median, last] = latencies(row);
     [
         rate(row.entering),
         rate(row.leaving),
@@ -126,10 +123,15 @@ fn cells(row: &TopRow) -> [String; 9] {
         short(row.held as f64),
         row.shown_fill(),
         rate(row.dropping),
-        short(row.dropped as f64),
         median,
         last,
     ]
+}
+
+/// Median and 99th percentile of recent sends; `-` without sends.
+pub(super) fn latencies(row: &TopRow) -> [String; 2] {
+    let shown = |seconds: Option<f64>| seconds.map_or_else(|| "-".to_owned(), duration);
+    row.latency.map(shown)
 }
 
 /// A rate; `-` without an earlier answer.
