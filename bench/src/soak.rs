@@ -38,7 +38,7 @@ const WARM: f64 = 0.3;
 const GROWTH_MIB: f64 = 6.0;
 /// After this time, the contents of queues and rings at the end are delivered.
 const DRAIN: Duration = Duration::from_secs(30);
-/// The longest time of an answer to an OTLP request that is open during a reload, in milliseconds.
+/// The most that the p99 of answers to OTLP requests during reloads may be, in milliseconds.
 const ANSWER_MS: f64 = 50.0;
 
 const CONFIG: &str = r#"
