@@ -12,7 +12,7 @@ from typing import Iterator
 
 import kit
 import pytest
-from playwright.sync_api import Browser, expect
+from playwright.sync_api import Browser, Page, expect
 
 RECORD_QUERY = "min by (job) (up)"
 ALERT_QUERY = 'up{job="self"} + 41.5'
@@ -22,6 +22,9 @@ RULES = [
 ]
 
 DATE = re.compile(r"\d{4}, \d\d:\d\d:\d\d$")
+
+# The length of a time up to its seconds: 2026-11-30T12:00:00.
+SECOND = 19
 
 
 @pytest.fixture(scope="module")
@@ -34,6 +37,16 @@ def full(tmp_path_factory: pytest.TempPathFactory) -> Iterator[kit.Gateway]:
     pipelines = "    metrics/cells: {receivers: [shm], exporters: [prometheus]}"
     with kit.Gateway(directory, extensions=extensions, order="rules, ", receivers=receivers, pipelines=pipelines, is_loaded=False) as running:
         yield running
+
+
+def runtime(gateway: kit.Gateway) -> dict[str, str]:
+    with gateway.get("/api/v1/status/runtimeinfo") as answer:
+        return json.load(answer)["data"]
+
+
+def text_of(page: Page, time: str) -> str:
+    """A time as the page shows it."""
+    return page.evaluate("(time) => import('/page/format.js').then((format) => format.time(time))", time)
 
 
 @pytest.fixture
@@ -80,8 +93,13 @@ def test_the_keyboard_leads_from_a_rule_to_its_query(shown: kit.Watched) -> None
 
 
 def test_the_configuration_shows_an_applied_and_a_refused_reload(shown: kit.Watched, full: kit.Gateway) -> None:
+    started = runtime(full)["startTime"]
     page = shown.open("config")
     expect(page.locator("main")).to_contain_text("The configuration of the start runs.")
+    loaded = page.locator(".facts div", has_text="lastConfigTime").locator("dd")
+    expect(loaded).to_have_text(text_of(page, started))
+    # The page shows whole seconds.
+    kit.wait_for("a second after the start", lambda: runtime(full)["serverTime"][:SECOND] > started[:SECOND], 30)
     rows = page.get_by_role("table", name="Reloads, newest first").locator("tbody tr")
     before = full.config.read_text()
     changed = before.replace("queue_size: 100", "queue_size: 200")
@@ -89,6 +107,9 @@ def test_the_configuration_shows_an_applied_and_a_refused_reload(shown: kit.Watc
         full.config.write_text(text)
         os.kill(full.processes[0].pid, signal.SIGHUP)
         expect(rows).to_have_count(count)
+        applied_at = text_of(page, runtime(full)["lastConfigTime"])
+        expect(loaded).to_have_text(applied_at, timeout=30_000)
+        assert applied_at != text_of(page, started)
     refused, applied = (rows.nth(index).locator("td") for index in range(2))
     for row, result, mark in ((refused, "failed, the old one runs", "bad"), (applied, "applied", "good")):
         expect(row.nth(0)).to_have_text("SIGHUP")

@@ -114,7 +114,7 @@ const COMMANDS: &[Command] = &[
     },
     Command {
         name: "soak",
-        about: "run everything at once for [MINUTES] (default: 10): memory must stay constant, and no data may get lost; with --reloads after the minutes, the configuration changes 100 times a minute",
+        about: "run everything at once for [MINUTES] (default: 10): memory must stay constant, and no data may get lost; with --reloads after the minutes, the configuration changes 100 times a minute, and answers during reloads must come within 50 ms (p99)",
         run: bench::soak,
     },
     Command {

@@ -13,6 +13,7 @@ use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 use tidegate_ring::{Layout, Writer};
 
+use super::answers::Period;
 use crate::BenchError;
 use crate::groups::agents::{TRANSFER_EVENTS, transfers};
 
@@ -127,8 +128,8 @@ pub(super) struct Pushed {
     pub(super) points: u64,
     pub(super) refused: u64,
     pub(super) lines: u64,
-    /// The time of each answer that took a request, in milliseconds.
-    pub(super) answers_ms: Vec<f64>,
+    /// Each request until its answer, also if the answer refuses it.
+    pub(super) exchanges: Vec<Period>,
 }
 
 /// A client that pushes OTLP by HTTP, and StatsD lines beside it.
@@ -165,19 +166,22 @@ impl Pushes {
             due += PUSH_GAP;
             statsd.send(b"soak.lines:1|c\nsoak.time:3.5|ms|#rank:0")?;
             self.pushed.lines += 2;
-            let mut began = Instant::now();
-            while !exchange(&mut stream, &request)? {
+            while !self.push(&mut stream, &request)? {
                 self.pushed.refused += 1;
                 thread::sleep(AGAIN);
-                began = Instant::now();
             }
-            self.pushed
-                .answers_ms
-                .push(began.elapsed().as_secs_f64() * 1000.0);
             self.pushed.requests += 1;
             self.pushed.points += POINTS as u64;
         }
         Ok(self.pushed)
+    }
+
+    /// Sends a request and notes its time; whether it was taken.
+    fn push(&mut self, stream: &mut BufReader<TcpStream>, request: &[u8]) -> Result<bool, BenchError> {
+        let sent = Instant::now();
+        let is_taken = exchange(stream, request)?;
+        self.pushed.exchanges.push(Period::since(sent));
+        Ok(is_taken)
     }
 
     fn request(&self) -> Vec<u8> {

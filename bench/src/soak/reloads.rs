@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 
+use super::answers::Period;
 use crate::BenchError;
 use crate::gateway::Gateway;
 use crate::http::{self, Scraper};
@@ -56,8 +57,16 @@ const CONFIGURATIONS: [&[Edit]; 7] = [
 pub(super) struct Reloaded {
     pub(super) applied: usize,
     pub(super) refused: usize,
-    /// The longest, from the signal to its end.
-    pub(super) longest: Duration,
+    /// Each from just before its signal until the gateway showed its result, in order.
+    pub(super) periods: Vec<Period>,
+}
+
+impl Reloaded {
+    /// The time of the longest.
+    pub(super) fn longest(&self) -> Duration {
+        let times = self.periods.iter().map(|reload| reload.length());
+        times.max().unwrap_or_default()
+    }
 }
 
 /// Reloads until it is over, and leaves the first configuration.
@@ -77,6 +86,7 @@ pub(super) fn run(
         let began = Instant::now();
         let before = state(&mut metrics)?;
         gateway.rewrite(&edited)?;
+        let asked = Instant::now();
         gateway.process().signal(Signal::HUP)?;
         // The time of a success changes; a refusal sets the flag, which a success clears.
         loop {
@@ -88,17 +98,17 @@ pub(super) fn run(
             } {
                 break;
             }
-            if began.elapsed() > LONGEST {
+            if asked.elapsed() > LONGEST {
                 return Err(format!("reload {next} has no result within {LONGEST:?}").into());
             }
             thread::sleep(Duration::from_millis(2));
         }
+        reloaded.periods.push(Period::since(asked));
         if is_wrong {
             reloaded.refused += 1;
         } else {
             reloaded.applied += 1;
         }
-        reloaded.longest = reloaded.longest.max(began.elapsed());
         thread::sleep(GAP.saturating_sub(began.elapsed()));
         next += 1;
     }

@@ -21,7 +21,7 @@ export const topics = ["status/config", "status/cluster"];
 
 /** Shows the view. */
 export function open(root) {
-  const abort = new AbortController();
+  let reading = new AbortController();
   const about = element("div");
   const reloads = table({ caption: "Reloads, newest first", columns: RELOADS, key: (row) => `${row.time} ${row.cause}`, empty: "The configuration of the start runs." });
   const clusters = element("pre", { tabindex: "0", "aria-label": "Clusters" });
@@ -30,24 +30,30 @@ export function open(root) {
     element("h2", {}, "Clusters"), clusters, element("h2", {}, "Configuration, secrets masked"), text);
 
   async function read() {
+    // An older answer must not replace a newer one.
+    reading.abort();
+    reading = new AbortController();
+    const { signal } = reading;
     try {
       const paths = ["status/buildinfo", "status/runtimeinfo", "status/flags"];
-      const [build, process, flags] = await Promise.all(paths.map((path) => data(path, abort.signal)));
+      const [build, process, flags] = await Promise.all(paths.map((path) => data(path, signal)));
       const shown = (name, value) => (name.endsWith("Time") ? time(value) : value);
       const pairs = [...BUILD.map((name) => [name, build[name]]), ...PROCESS.map((name) => [name, shown(name, process[name])])];
       about.replaceChildren(facts([...pairs, ...Object.entries(flags)]));
     } catch (error) {
-      if (!abort.signal.aborted) about.replaceChildren(note(error.message, "error"));
+      if (!signal.aborted) about.replaceChildren(note(error.message, "error"));
     }
   }
 
   read();
   return {
-    close: () => abort.abort(),
+    close: () => reading.abort(),
     update(topic, page) {
       if (topic === "status/config") {
         setText(text, page.yaml);
         reloads.update(page.reloads);
+        // The gateway sends this topic after each reload and to each new stream, so also after a restart.
+        read();
       }
       if (topic === "status/cluster") {
         const isAlone = Object.keys(page).length === 0;
