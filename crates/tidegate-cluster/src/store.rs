@@ -118,7 +118,7 @@ pub enum StoreEvent {
     /// a second. It need not have given what came since: where many write, there is always something on its way.
     ///
     /// The time for which the read was behind at most: it may have missed a message that was replaced twice in this time. Zero:
-    /// it has missed none, for example because it reads a log.
+    /// it has missed none of those that came while it read, for example because it reads a log.
     Current(CallId, Duration),
     /// The connection to the store is new. The store may have lost messages. It comes before each answer that the new
     /// connection gives: a sender must not count such an answer as one of the earlier connection.

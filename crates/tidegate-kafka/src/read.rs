@@ -2,6 +2,8 @@
 
 //! Reads of many messages.
 
+mod newest;
+
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -9,6 +11,7 @@ use std::time::{Duration, Instant};
 use tidegate_cluster::{CallId, ReadScope, StoreError, StoreEvent, StoreReply, Subject};
 use tokio::sync::{mpsc, oneshot};
 
+use self::newest::NewestMessages;
 use crate::client::{Client, ClientError, LogReader};
 use crate::record::LogRecord;
 use crate::records::RecordRequest;
@@ -105,9 +108,14 @@ impl ReadTask {
         let mut reader = client.reader(&partitions).await.map_err(failed)?;
         let mut goal = ReadGoal::ask(client, &partitions).await.map_err(failed)?;
         let mut worked = Instant::now();
+        // Until the first goal is reached.
+        let mut newest = Some(NewestMessages::default());
         loop {
             let wait = if goal.is_reached { POLL } else { FIRST_POLL };
-            match self.turn(&mut reader, wait, wanted.as_ref()).await {
+            match self
+                .turn(&mut reader, wait, wanted.as_ref(), newest.as_mut())
+                .await
+            {
                 Ok(true) => {}
                 Ok(false) => return Ok(StoreReply::ReadEnd),
                 Err(error) if worked.elapsed() >= PATIENCE => return Err(failed(error)),
@@ -119,6 +127,11 @@ impl ReadTask {
             }
             if !goal.is_reached && self.pending(&reader, &goal.ends).await.map_err(failed)? == 0 {
                 goal.is_reached = true;
+                if let Some(mut newest) = newest.take()
+                    && !self.give_all(&mut newest).await
+                {
+                    return Ok(StoreReply::ReadEnd);
+                }
                 if self.scope == ReadScope::Retained {
                     return Ok(StoreReply::ReadEnd);
                 }
@@ -139,37 +152,53 @@ impl ReadTask {
         }
     }
 
-    /// Gives the next records. `false`: nobody takes them.
+    /// Reads the next records, and gives their messages or keeps them in `newest`. `false`: nobody takes them.
     async fn turn(
         &self,
         reader: &mut LogReader,
         wait: Duration,
         wanted: Option<&HashMap<String, i64>>,
+        mut newest: Option<&mut NewestMessages>,
     ) -> Result<bool, ClientError> {
         let records = reader.poll(wait).await?;
         if let Some((partition, offset)) = reader.skipped.take() {
             self.shared.note_skipped(partition, offset);
         }
         for record in records {
-            if !self.give(&record, wanted).await {
+            self.index(&record);
+            let Some(stored) = record.stored() else {
+                if let (Some(newest), Some(subject)) = (&mut newest, record.subject()) {
+                    newest.remove(subject);
+                }
+                continue;
+            };
+            let first = wanted.map(|wanted| wanted.get(&stored.message.subject).copied().unwrap_or(0));
+            if first.is_some_and(|first| record.offset < first) {
+                continue;
+            }
+            self.shared.note_received(stored.message.body.len());
+            let is_taken = match &mut newest {
+                Some(newest) => {
+                    newest.insert(stored);
+                    !newest.is_full() || self.give_all(newest).await
+                }
+                None => self.send(StoreEvent::Read(self.id, stored)).await,
+            };
+            if !is_taken {
                 return Ok(false);
             }
         }
         Ok(true)
     }
 
-    async fn give(&self, record: &LogRecord, wanted: Option<&HashMap<String, i64>>) -> bool {
-        self.index(record);
-        let Some(stored) = record.stored() else {
-            return true;
-        };
-        let subject = &stored.message.subject;
-        let first = wanted.map(|wanted| wanted.get(subject).copied().unwrap_or(0));
-        if first.is_some_and(|first| record.offset < first) {
-            return true;
+    /// Gives the kept messages. `false`: nobody takes them.
+    async fn give_all(&self, newest: &mut NewestMessages) -> bool {
+        for stored in newest.take() {
+            if !self.send(StoreEvent::Read(self.id, stored)).await {
+                return false;
+            }
         }
-        self.shared.note_received(stored.message.body.len());
-        self.send(StoreEvent::Read(self.id, stored)).await
+        true
     }
 
     fn index(&self, record: &LogRecord) {
