@@ -2,7 +2,7 @@
 
 //! The gateway under test: the release binary, its configuration, and what the system says of it.
 
-use std::net::TcpListener;
+use std::net::{TcpListener, TcpStream};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -126,7 +126,9 @@ pub(crate) fn free_port() -> Result<u16, BenchError> {
         } else {
             PORTS.start
         };
-        if TcpListener::bind(("127.0.0.1", port)).is_ok() {
+        let address = ("127.0.0.1", port);
+        // A child that another thread starts has a copy of the listener until it executes its program, and takes the port.
+        if TcpListener::bind(address).map(drop).is_ok() && TcpStream::connect(address).is_err() {
             return Ok(port);
         }
     }

@@ -3,7 +3,7 @@
 //! `tidegate validate --env`: what a machine lacks for a configuration, found without a trace.
 
 use std::fs;
-use std::net::TcpListener;
+use std::net::{TcpListener, TcpStream};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
@@ -11,8 +11,8 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 use super::kit::command::{self, finished, result};
-use super::kit::free_port;
 use super::kit::gateway::tidegate;
+use super::kit::{SOON, free_port, wait_until};
 
 /// A configuration with a receiver, an exporter, and a page of own metrics on a free port.
 fn config(receiver: &str, exporter: &str) -> String {
@@ -235,6 +235,8 @@ fn connections_are_made_only_with_connect() {
     assert_eq!((code, said.as_str()), (Some(0), ""), "{summary}");
     listener.accept().expect("a connection");
     drop(listener);
+    // A child that another test starts has a copy of the listener until it executes its program.
+    wait_until(SOON, "nobody listens", || TcpStream::connect(address).is_err());
     let (code, _, said) = validate(directory.path(), &text, &["--env", "--connect"]);
     assert_eq!(code, Some(1), "{said}");
     assert!(

@@ -162,8 +162,10 @@ service:
 
 /// A connection from an address of this machine.
 fn connect_from(address: Ipv4Addr, port: u16) -> TcpStream {
-    use rustix::net::{AddressFamily, SocketType, bind, connect, socket};
-    let socket = socket(AddressFamily::INET, SocketType::STREAM, None).expect("a socket");
+    use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, connect, socket_with};
+    // Programs that other tests start must not keep the connection open.
+    let flags = SocketFlags::CLOEXEC;
+    let socket = socket_with(AddressFamily::INET, SocketType::STREAM, flags, None).expect("a socket");
     bind(&socket, &SocketAddrV4::new(address, 0)).expect("an address of this machine");
     connect(&socket, &SocketAddrV4::new(Ipv4Addr::LOCALHOST, port)).expect("a connection");
     socket.into()

@@ -94,7 +94,7 @@ fn a_file_that_is_never_read_does_not_delay_the_stop() {
     gateway.signal(Signal::HUP);
     gateway.wait_for_log("reading the configuration again");
     // The reader waits for the end of what this writer writes.
-    let flags = OFlags::WRONLY | OFlags::NONBLOCK;
+    let flags = OFlags::WRONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let writer = wait_for(SOON, "the gateway reads", || {
         rustix::fs::open(&pipe, flags, Mode::empty()).ok()
     });

@@ -80,7 +80,7 @@ pub(crate) struct Open {
     pub(crate) file: File,
     /// A second open file for the lock, which says that we live. A mapping keeps its open file and lock, and children
     /// of fork inherit mappings.
-    pub(crate) _lock: Option<File>,
+    pub(crate) lock: Option<File>,
 }
 
 /// Makes a file under another name, locked, whole, and renames it.
@@ -104,7 +104,7 @@ fn try_create(path: &Path, content: &Content<'_>) -> Result<Option<Open>, Error>
     let renamed = made.and_then(|lock| match std::fs::rename(&unfinished, path) {
         Ok(()) => Ok(Open {
             file,
-            _lock: Some(lock),
+            lock: Some(lock),
         }),
         Err(e) => Err(Error::io("rename to", path, e)),
     });
@@ -143,7 +143,7 @@ pub(crate) fn memory(content: &Content<'_>) -> io::Result<Open> {
     let file = memory_file(c"tidegate-cells")?;
     reserve(&file, 0, content.size)?;
     write_parts(&file, content)?;
-    Ok(Open { file, _lock: None })
+    Ok(Open { file, lock: None })
 }
 
 /// Makes the directory and those above it.

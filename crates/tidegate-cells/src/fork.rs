@@ -65,6 +65,15 @@ impl Files {
         self.places[id.0] = FileSlot::default();
     }
 
+    /// Releases the lock of a file that this process has made. Closing the file is not enough: a child that a thread starts
+    /// has a copy of the descriptor until it executes its program.
+    pub(crate) fn unlock(&self, id: FileId) {
+        let open = self.places[id.0].open.as_ref();
+        if let Some(lock) = open.and_then(|open| open.lock.as_ref()) {
+            let _ = lock.unlock(); // where it fails, closing the file is all there is to do
+        }
+    }
+
     pub(crate) fn get(&self, id: FileId) -> Option<&File> {
         self.places[id.0].open.as_ref().map(|open| &open.file)
     }

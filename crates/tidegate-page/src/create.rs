@@ -17,7 +17,7 @@ use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::Mode;
-use tidegate_shm::{Backing, FileId, OpenError, Region, Slot, reserve, try_lock};
+use tidegate_shm::{Backing, FileId, LockHolder, OpenError, Region, Slot, reserve, try_lock};
 
 use crate::error::{Error, Reject};
 use crate::layout::{Geometry, MAGIC, header_bytes};
@@ -38,7 +38,7 @@ pub(crate) fn open(options: &mut OpenOptions, path: &Path) -> Result<(File, Meta
 pub(crate) struct Lock {
     path: PathBuf,
     id: FileId,
-    _file: File,
+    _file: LockHolder,
 }
 
 impl Lock {
@@ -53,6 +53,7 @@ impl Lock {
                 .truncate(false)
                 .mode(0o600);
             let (file, metadata) = open(&mut options, &path)?;
+            let file = LockHolder::new(file);
             if !try_lock(&file).map_err(|e| Error::io("lock", &path, e))? {
                 break;
             }

@@ -4,6 +4,7 @@
 
 use std::fs::{File, Metadata, OpenOptions, TryLockError};
 use std::io::{self, ErrorKind};
+use std::ops::Deref;
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::Path;
 
@@ -95,7 +96,8 @@ impl FileId {
     }
 }
 
-/// Takes the exclusive lock of a file, which lasts until the file is closed. False if another process has it.
+/// Takes the exclusive lock of a file, which lasts until the file is closed; see [`LockHolder`]. False if another process
+/// has it.
 ///
 /// # Errors
 /// As of `flock`.
@@ -116,6 +118,45 @@ pub fn is_locked(file: &File) -> io::Result<bool> {
         Ok(()) => file.unlock().map(|()| false),
         Err(TryLockError::WouldBlock) => Ok(true),
         Err(TryLockError::Error(error)) => Err(error),
+    }
+}
+
+/// A file whose lock, if it has one, ends with this value.
+///
+/// Closing the file is not enough, because the lock lasts as long as a copy of the descriptor is open. A child that another
+/// thread starts has copies of all descriptors until it executes its program. Close the file itself where a child of `fork`
+/// goes on with the lock.
+#[derive(Debug)]
+pub struct LockHolder {
+    file: File,
+    /// The process that has made it. A child of `fork` drops a copy, and the lock is its parent's.
+    process: u32,
+}
+
+impl LockHolder {
+    /// Owns a file and the lock that it has or will take.
+    pub fn new(file: File) -> Self {
+        Self {
+            file,
+            process: std::process::id(),
+        }
+    }
+}
+
+impl Deref for LockHolder {
+    type Target = File;
+
+    fn deref(&self) -> &File {
+        &self.file
+    }
+}
+
+impl Drop for LockHolder {
+    fn drop(&mut self) {
+        if self.process == std::process::id() {
+            // Where it fails, for example because the file system has no locks, closing the file is all there is to do.
+            let _ = self.file.unlock();
+        }
     }
 }
 

@@ -32,6 +32,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use bytes::Bytes;
+use tidegate_shm::LockHolder;
 
 use super::pending_fsync::PendingFsync;
 use super::record::{self, Epoch, Head, RecordKind};
@@ -60,8 +61,9 @@ pub struct Log {
     bytes: u64,
     /// For an owner whose state must survive: a snapshot covers the data up to this number.
     snapshot: Option<NewestSnapshot>,
-    /// Held as long as the log: one gateway a directory.
-    _lock: File,
+    /// Held as long as the log: one gateway a directory. It is the last field, so a drop writes all files before it releases
+    /// the lock.
+    _lock: LockHolder,
 }
 
 /// The newest snapshot.

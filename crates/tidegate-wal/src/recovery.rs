@@ -8,8 +8,8 @@ use std::io;
 use std::path::Path;
 
 use bytes::Bytes;
-use rustix::fs::FlockOperation;
 use tidegate_runtime::files;
+use tidegate_shm::{LockHolder, try_lock};
 
 use super::record::{RECORD_HEAD, TAGS};
 use super::segment::{MAX_FILE_BYTES, Segment, most_records};
@@ -128,14 +128,14 @@ impl Replay {
 }
 
 /// Locks a directory: one process may use it.
-pub(super) fn lock(directory: &Path) -> io::Result<File> {
+pub(super) fn lock(directory: &Path) -> io::Result<LockHolder> {
     let mut options = File::options();
     options.create(true).truncate(false).write(true);
-    let file = files::open_as(&mut options, &directory.join("lock"))?;
-    match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
-        Ok(()) => Ok(file),
-        Err(rustix::io::Errno::WOULDBLOCK) => Err(io::Error::other("another process uses it")),
-        Err(error) => Err(error.into()),
+    let file = LockHolder::new(files::open_as(&mut options, &directory.join("lock"))?);
+    if try_lock(&file)? {
+        Ok(file)
+    } else {
+        Err(io::Error::other("another process uses it"))
     }
 }
 
@@ -230,6 +230,17 @@ fn put_aside(path: &Path) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_directory_is_free_while_a_copy_of_the_descriptor_is_open() {
+        let directory = tempfile::tempdir().unwrap();
+        let first = lock(directory.path()).unwrap();
+        // As in a child that has not executed its program yet.
+        let _copy = first.try_clone().unwrap();
+        assert!(lock(directory.path()).is_err());
+        drop(first);
+        lock(directory.path()).unwrap();
+    }
 
     #[test]
     fn numbers_in_no_range_are_counted_once() {

@@ -2,7 +2,7 @@
 
 //! The file: it is appended in whole pieces, rotated, and never left with a torn line.
 
-use std::fs::{self, File, Metadata, OpenOptions, TryLockError};
+use std::fs::{self, File, Metadata, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
@@ -11,6 +11,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use rustix::fs::OFlags;
 use rustix::io::Errno;
+use tidegate_shm::{LockHolder, try_lock};
 
 use super::config::{Compression, FileExporterConfig, FileFormat, Rotation};
 
@@ -24,9 +25,10 @@ pub(super) trait Disk: Send {
     fn cut(&mut self, length: u64) -> io::Result<()>;
 }
 
-impl Disk for File {
+impl Disk for LockHolder {
     fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
-        self.write_all(bytes)
+        let mut file: &File = self;
+        file.write_all(bytes)
     }
 
     fn cut(&mut self, length: u64) -> io::Result<()> {
@@ -49,7 +51,7 @@ impl Opening {
         }
     }
 
-    pub(super) fn open(self, path: &Path) -> io::Result<File> {
+    pub(super) fn open(self, path: &Path) -> io::Result<LockHolder> {
         // Without `NONBLOCK`, opening a named pipe blocks until it has a reader.
         let mut flags = OFlags::NONBLOCK;
         if !self.follow_links && !is_ours(path)? {
@@ -73,7 +75,7 @@ impl Opening {
         })?;
         // Writes wait for a slow reader, on the thread of this exporter alone.
         rustix::io::ioctl_fionbio(&file, false)?;
-        Ok(file)
+        Ok(LockHolder::new(file))
     }
 }
 
@@ -90,13 +92,13 @@ fn is_ours(path: &Path) -> io::Result<bool> {
 
 /// Takes the lock of a file. Two processes that write one file would cut and rename what the other writes.
 pub(super) fn lock(file: &File) -> io::Result<()> {
-    match file.try_lock() {
-        Err(TryLockError::WouldBlock) => {
+    match try_lock(file) {
+        Ok(false) => {
             let why = "another process writes this file: choose another path, or stop that process";
             Err(io::Error::other(why))
         }
         // Some file systems have no locks.
-        Ok(()) | Err(TryLockError::Error(_)) => Ok(()),
+        Ok(true) | Err(_) => Ok(()),
     }
 }
 
@@ -173,7 +175,7 @@ impl Log {
     pub(super) fn of_file(
         config: &FileExporterConfig,
         header: &'static str,
-        file: File,
+        file: LockHolder,
         about: &Metadata,
     ) -> Self {
         let mut log = Self::new(config, header, Box::new(file), about.len());
@@ -314,12 +316,43 @@ mod tests {
     use super::*;
     use crate::component::testing::options;
 
+    /// The options of a file in a directory that is rotated after two days.
+    fn rotated_in(directory: &Path) -> FileExporterConfig {
+        let path = directory.join("out.txt");
+        let yaml = format!("{{path: {}, rotation: {{max_days: 2}}}}", path.display());
+        options::<FileExporterConfig>(&yaml).unwrap()
+    }
+
+    #[test]
+    fn files_are_free_while_copies_of_their_descriptors_are_open() {
+        let directory = tempfile::tempdir().unwrap();
+        let config = rotated_in(directory.path());
+        let open = || Opening::of(&config).open(&config.path).unwrap();
+        // The copies are as in a child that has not executed its program yet.
+        let log = || {
+            let (file, other) = (open(), open());
+            lock(&file).unwrap();
+            let (copy, about) = (file.try_clone().unwrap(), file.metadata().unwrap());
+            assert!(lock(&other).is_err());
+            (Log::of_file(&config, "", file, &about), other, copy)
+        };
+        let (closed, other, _copy) = log();
+        drop(closed);
+        lock(&other).unwrap();
+        drop(other);
+
+        let (mut rotated, other, _copy) = log();
+        rotated.write(b"x").unwrap();
+        rotated.begun = Instant::now().checked_sub(DAY * 2).unwrap();
+        rotated.write(b"x").unwrap();
+        lock(&other).unwrap();
+        assert!(lock(&open()).is_err(), "the new file is locked");
+    }
+
     #[test]
     fn a_file_is_rotated_when_it_has_its_age_in_days() {
         let directory = tempfile::tempdir().unwrap();
-        let path = directory.path().join("out.txt");
-        let yaml = format!("{{path: {}, rotation: {{max_days: 2}}}}", path.display());
-        let config = options::<FileExporterConfig>(&yaml).unwrap();
+        let config = rotated_in(directory.path());
         let log = Files::default().open(&config, "").unwrap();
         let mut log = log.lock();
         log.write(b"x").unwrap();

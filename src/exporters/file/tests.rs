@@ -353,7 +353,7 @@ fn opening_a_named_pipe_without_a_reader_fails_at_once() {
     assert_eq!(&text, b"line\n");
     let file = super::log::Opening::of(&config).open(&config.path).unwrap();
     assert!(
-        !fcntl_getfl(file).unwrap().contains(OFlags::NONBLOCK),
+        !fcntl_getfl(&*file).unwrap().contains(OFlags::NONBLOCK),
         "writes wait"
     );
 }

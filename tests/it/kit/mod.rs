@@ -55,7 +55,8 @@ pub(crate) use script::Script;
 pub(crate) use target::{Answer, Target};
 pub(crate) use victoria_metrics::VictoriaMetrics;
 
-use std::net::TcpListener;
+use std::io::ErrorKind;
+use std::net::{TcpListener, TcpStream};
 use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::{LazyLock, Mutex};
@@ -86,10 +87,25 @@ pub(crate) fn free_port() -> u16 {
         } else {
             PORTS.start
         };
-        if TcpListener::bind(("127.0.0.1", port)).is_ok() {
+        let address = ("127.0.0.1", port);
+        // A child that another test starts has a copy of the listener until it executes its program, and takes the port.
+        if TcpListener::bind(address).map(drop).is_ok() && TcpStream::connect(address).is_err() {
             return port;
         }
     }
+}
+
+/// Listens on a port, which can be that of a listener that was dropped a moment ago. A child that another test starts has a
+/// copy of that listener until it executes its program.
+pub(crate) fn listen(address: &str, port: u16) -> TcpListener {
+    let listener = wait_for(SOON, "the port is free", || {
+        match TcpListener::bind((address, port)) {
+            Err(error) if error.kind() == ErrorKind::AddrInUse => None,
+            bound => Some(bound.expect("an address of this machine")),
+        }
+    });
+    listener.set_nonblocking(true).expect("a socket option");
+    listener
 }
 
 /// Polls `condition` until it holds.

@@ -5,7 +5,7 @@
 //! gRPC and HTTP (`/v1/metrics`, `/v1/traces`, `/v1/logs`, protobuf) share one port.
 
 use super::points::{Point, points};
-use super::{SOON, wait_until};
+use super::{SOON, listen, wait_until};
 use axum::body::{Body, Bytes};
 use axum::extract::State;
 use axum::http::{HeaderMap, Response, Uri};
@@ -80,8 +80,7 @@ impl OtlpSink {
 
     /// Listens on this port of another address of this machine.
     pub(crate) fn start_at(address: &str, port: u16) -> Self {
-        let listener = std::net::TcpListener::bind((address, port)).expect("the port is free");
-        listener.set_nonblocking(true).expect("a socket option");
+        let listener = listen(address, port);
         let port = listener.local_addr().expect("an address").port();
         let shared = Shared::default();
         let (stop, stopped) = oneshot::channel();

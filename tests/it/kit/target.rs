@@ -71,8 +71,7 @@ impl Target {
 
     /// The same on this port: a target that is back.
     pub(crate) fn start_on(port: u16) -> Self {
-        let listener = std::net::TcpListener::bind(("127.0.0.1", port)).expect("a port");
-        listener.set_nonblocking(true).expect("a socket option");
+        let listener = super::listen("127.0.0.1", port);
         let port = listener.local_addr().expect("an address").port();
         let shared = Shared::default();
         let (stop, stopped) = oneshot::channel();

@@ -14,7 +14,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tidegate_shm::{is_locked, try_lock};
+use tidegate_shm::{LockHolder, is_locked, try_lock};
 
 use super::process::Source;
 use super::{Directory, Files, Problem, RETAINED, Room, common};
@@ -177,12 +177,13 @@ impl Directory {
 }
 
 /// The lock for folding; `None` if another process has it.
-fn lock(directory: &Path) -> Result<Option<File>, Error> {
+fn lock(directory: &Path) -> Result<Option<LockHolder>, Error> {
     let path = directory.join(LOCK);
     let mut options = OpenOptions::new();
     options.read(true).append(true).create(true).mode(0o644);
     let opened = tidegate_shm::open(&mut options, &path);
     let (file, _) = opened.map_err(|e| Error::io("open", &path, e))?;
+    let file = LockHolder::new(file);
     let locked = try_lock(&file).map_err(|e| Error::io("lock", &path, e))?;
     Ok(locked.then_some(file))
 }

@@ -305,7 +305,12 @@ impl Store {
 
 impl Drop for StoreInner {
     fn drop(&mut self) {
-        fork::lock().free_slot(self.file);
+        let mut files = fork::lock();
+        // A child that has not used the store yet may have its parent's file, and the parent needs the lock.
+        if self.guard.words()[0].load(Ordering::Relaxed) != 0 {
+            files.unlock(self.file);
+        }
+        files.free_slot(self.file);
     }
 }
 

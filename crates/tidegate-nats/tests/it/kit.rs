@@ -122,7 +122,16 @@ impl Drop for Server {
 /// Different free ports of an address.
 pub(crate) fn free_ports<const COUNT: usize>(host: &str) -> [u16; COUNT] {
     let listeners = [(); COUNT].map(|()| TcpListener::bind((host, 0)).unwrap());
-    listeners.map(|listener| listener.local_addr().unwrap().port())
+    let ports = listeners.map(|listener| listener.local_addr().unwrap().port());
+    let begin = Instant::now();
+    for port in ports {
+        // A child that another test starts has a copy of a listener until it executes its program.
+        while TcpStream::connect((host, port)).is_ok() {
+            assert!(begin.elapsed() < DEADLINE, "{host}:{port} stays taken");
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+    ports
 }
 
 /// Whether a server sends its first line.

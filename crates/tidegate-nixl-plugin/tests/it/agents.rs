@@ -230,7 +230,8 @@ impl Mount {
 
 impl Drop for Mount {
     fn drop(&mut self) {
-        let _ = Command::new("umount").arg(self.0.path()).status();
+        // Lazily: a child that another test starts has copies of descriptors until it executes its program.
+        let _ = Command::new("umount").arg("-l").arg(self.0.path()).status();
     }
 }
 

@@ -67,6 +67,18 @@ fn a_second_writer_is_refused_until_the_first_has_gone() {
     Page::create(&path, 1, 0o600).unwrap();
 }
 
+/// The next writer may have opened the file before the first removes it.
+#[test]
+fn a_closed_page_has_no_lock_while_a_copy_of_its_descriptor_is_open() {
+    let directory = tempfile::tempdir().unwrap();
+    let lock = Lock::take(&directory.path().join("page")).unwrap();
+    let next = File::open(&lock.path).unwrap();
+    // As in a child that has not executed its program yet.
+    let _copy = lock._file.try_clone().unwrap();
+    drop(lock);
+    assert!(try_lock(&next).unwrap());
+}
+
 #[test]
 fn a_lock_that_was_removed_after_its_open_is_not_the_lock() {
     let directory = tempfile::tempdir().unwrap();

@@ -9,7 +9,7 @@ use std::sync::atomic::Ordering;
 
 use rustix::fs::FlockOperation;
 use rustix::time::{ClockId, clock_gettime};
-use tidegate_shm::Mapping;
+use tidegate_shm::{LockHolder, Mapping};
 
 use crate::error::Error;
 use crate::kind::{KNOWN_KINDS, NixlKind};
@@ -25,7 +25,7 @@ pub const DEFAULT_BOUNDS_US: [f64; 18] = [
 pub struct MpStoreWriter {
     path: PathBuf,
     /// Holds the lock that says the agent lives.
-    _file: File,
+    _file: LockHolder,
     mapping: Mapping,
     bounds: Vec<f64>,
 }
@@ -52,7 +52,7 @@ impl MpStoreWriter {
         let mapping = mapping.map_err(|e| Error::io("map", &path, e))?;
         let mut store = MpStoreWriter {
             path,
-            _file: file,
+            _file: LockHolder::new(file),
             mapping,
             bounds: bounds.iter().copied().take(MAX_BOUNDS).collect(),
         };

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
+use std::time::{Duration, Instant};
+
 use super::*;
 
 #[test]
@@ -47,7 +49,51 @@ fn a_lock_is_seen_by_others_until_its_file_is_closed() {
     assert!(try_lock(&first).unwrap());
     assert!(is_locked(&second).unwrap() && !try_lock(&second).unwrap());
     drop(first);
-    assert!(!is_locked(&second).unwrap() && try_lock(&second).unwrap());
+    // A child that another test starts has a copy of the descriptor until it executes its program.
+    let until = Instant::now() + Duration::from_secs(30);
+    while is_locked(&second).unwrap() {
+        assert!(Instant::now() < until, "the lock outlasts its file");
+        std::thread::yield_now();
+    }
+    assert!(try_lock(&second).unwrap());
+}
+
+/// Two descriptors of a file. Locks of one are seen by the other.
+fn two_of_a_file() -> [File; 2] {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    [File::open(file.path()).unwrap(), File::open(file.path()).unwrap()]
+}
+
+#[test]
+fn a_holder_releases_its_lock_while_a_copy_of_its_descriptor_is_open() {
+    let [file, other] = two_of_a_file();
+    let holder = LockHolder::new(file);
+    assert!(try_lock(&holder).unwrap());
+    // As in a child that has not executed its program yet.
+    let _copy = holder.try_clone().unwrap();
+    assert!(!try_lock(&other).unwrap());
+    drop(holder);
+    assert!(try_lock(&other).unwrap());
+}
+
+#[test]
+fn a_holder_without_a_lock_releases_none() {
+    let [file, other] = two_of_a_file();
+    assert!(try_lock(&file).unwrap());
+    drop(LockHolder::new(other.try_clone().unwrap()));
+    assert!(is_locked(&other).unwrap());
+}
+
+#[test]
+fn a_child_of_fork_leaves_the_lock_of_its_parent() {
+    let [file, other] = two_of_a_file();
+    let parent = LockHolder::new(file);
+    assert!(try_lock(&parent).unwrap());
+    drop(LockHolder {
+        file: parent.try_clone().unwrap(),
+        process: 0,
+    });
+    assert!(is_locked(&other).unwrap());
 }
 
 #[test]

@@ -94,9 +94,13 @@ fn leaves_alone_what_it_can_not_read() {
 #[test]
 fn one_at_a_time() {
     let directory = tempfile::tempdir().unwrap();
-    let _lock = super::lock(directory.path()).unwrap().unwrap();
+    let lock = super::lock(directory.path()).unwrap().unwrap();
     let mut folder = Directory::open(directory.path(), Limits::default()).unwrap();
     assert!(folder.fold(Duration::ZERO).unwrap().busy);
+    // As in a child that has not executed its program yet.
+    let _copy = lock.try_clone().unwrap();
+    drop(lock);
+    assert!(!folder.fold(Duration::ZERO).unwrap().busy);
 }
 
 #[test]
