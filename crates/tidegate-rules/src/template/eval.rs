@@ -4,9 +4,9 @@
 
 use std::rc::Rc;
 
-use super::parser::{Base, Branch, Operand, Pipeline, TemplateNode};
+use super::parser::{Base, Branch, Operand, ParsedTemplate, Pipeline, TemplateNode};
 use super::value::{TemplateSample, TemplateValue};
-use super::{MAX_OUTPUT, MAX_STEPS, QueryCall, TemplateData, functions, hosts, too_long};
+use super::{MAX_LEVELS, MAX_OUTPUT, MAX_STEPS, QueryCall, TemplateData, functions, hosts, times, too_long};
 
 /// What happens after a node.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -18,15 +18,18 @@ enum Flow {
 
 /// An expansion in progress.
 pub(super) struct Expansion<'d, 'q> {
+    parsed: &'d ParsedTemplate,
     data: &'d TemplateData<'d>,
     query: QueryCall<'q>,
     variables: Vec<(String, TemplateValue)>,
     steps: usize,
+    /// The blocks and templates that are open.
+    levels: usize,
     out: String,
 }
 
 impl<'d, 'q> Expansion<'d, 'q> {
-    pub(super) fn new(data: &'d TemplateData<'d>, query: QueryCall<'q>) -> Self {
+    pub(super) fn new(parsed: &'d ParsedTemplate, data: &'d TemplateData<'d>, query: QueryCall<'q>) -> Self {
         let variables = [
             ("", TemplateValue::Root),
             ("labels", TemplateValue::Labels(data.labels.clone())),
@@ -38,24 +41,34 @@ impl<'d, 'q> Expansion<'d, 'q> {
             ("value", TemplateValue::Float(data.value)),
         ];
         Self {
+            parsed,
             data,
             query,
             variables: variables.map(|(name, value)| (name.to_owned(), value)).into(),
             steps: 0,
+            levels: 0,
             out: String::new(),
         }
     }
 
-    /// The text of a template.
-    pub(super) fn expand(mut self, nodes: &[TemplateNode]) -> Result<String, String> {
-        self.walk(nodes, &TemplateValue::Root)?;
+    /// The text of the template.
+    pub(super) fn expand(mut self) -> Result<String, String> {
+        let parsed = self.parsed;
+        self.walk(&parsed.nodes, &TemplateValue::Root)?;
         Ok(self.out)
     }
 
     fn walk(&mut self, nodes: &[TemplateNode], dot: &TemplateValue) -> Result<Flow, String> {
+        self.levels += 1;
+        if self.levels > MAX_LEVELS {
+            return Err(format!(
+                "more than {MAX_LEVELS} levels of blocks and templates: a template may use itself"
+            ));
+        }
+        let mut flow = Flow::Next;
         for node in nodes {
             self.spend(1)?;
-            let flow = match node {
+            flow = match node {
                 TemplateNode::Text(text) => {
                     self.write(text)?;
                     Flow::Next
@@ -77,14 +90,42 @@ impl<'d, 'q> Expansion<'d, 'q> {
                     self.variables.truncate(known);
                     flow
                 }
+                TemplateNode::Template(name, pipeline) => {
+                    self.template(name, pipeline.as_ref(), dot)?;
+                    Flow::Next
+                }
                 TemplateNode::Break => Flow::Break,
                 TemplateNode::Continue => Flow::Continue,
             };
             if flow != Flow::Next {
-                return Ok(flow);
+                break;
             }
         }
-        Ok(Flow::Next)
+        self.levels -= 1;
+        Ok(flow)
+    }
+
+    /// Expands a defined template. It knows the value of the pipeline only, as its dot and as `$`.
+    fn template(
+        &mut self,
+        name: &str,
+        pipeline: Option<&Pipeline>,
+        dot: &TemplateValue,
+    ) -> Result<(), String> {
+        let parsed = self.parsed;
+        let Some(body) = parsed.definitions.get(name) else {
+            return Err(format!("template {name:?} not defined"));
+        };
+        let mut value = TemplateValue::Nil;
+        if let Some(pipeline) = pipeline {
+            value = self.pipeline(pipeline, dot)?;
+            self.set(pipeline, std::slice::from_ref(&value))?;
+        }
+        let variables = vec![(String::new(), value.clone())];
+        let outer = std::mem::replace(&mut self.variables, variables);
+        self.walk(body, &value)?;
+        self.variables = outer;
+        Ok(())
     }
 
     /// `if` and `with`: the latter sets the dot.
@@ -161,18 +202,33 @@ impl<'d, 'q> Expansion<'d, 'q> {
         let Some((first, others)) = operands.split_first() else {
             return Err("missing value for command".to_owned());
         };
-        if let Base::Function(name) = &first.base {
-            let value = self.call(name, others, dot, last)?;
-            return self.fields(value, &first.fields);
+        let Some((method, path)) = first.fields.split_last() else {
+            if let Base::Function(name) = &first.base {
+                return self.call(name, others, dot, last);
+            }
+            if !others.is_empty() || last.is_some() {
+                return Err("can't give argument to non-function".to_owned());
+            }
+            return self.base(&first.base, dot);
+        };
+        let value = self.base(&first.base, dot)?;
+        let value = self.fields(value, path)?;
+        let mut arguments = Vec::with_capacity(others.len() + 1);
+        for operand in others {
+            arguments.push(self.operand(operand, dot)?);
         }
-        if !others.is_empty() || last.is_some() {
-            return Err("can't give argument to non-function".to_owned());
-        }
-        self.operand(first, dot)
+        arguments.extend(last);
+        self.field(&value, method, &arguments)
     }
 
     fn operand(&mut self, operand: &Operand, dot: &TemplateValue) -> Result<TemplateValue, String> {
-        let value = match &operand.base {
+        let value = self.base(&operand.base, dot)?;
+        self.fields(value, &operand.fields)
+    }
+
+    /// The value of an operand without its fields.
+    fn base(&mut self, base: &Base, dot: &TemplateValue) -> Result<TemplateValue, String> {
+        let value = match base {
             Base::Dot => dot.clone(),
             Base::Nil => TemplateValue::Nil,
             Base::Bool(truth) => TemplateValue::Bool(*truth),
@@ -187,17 +243,42 @@ impl<'d, 'q> Expansion<'d, 'q> {
             Base::Function(name) => self.call(name, &[], dot, None)?,
             Base::Group(pipeline) => self.pipeline(pipeline, dot)?,
         };
-        self.fields(value, &operand.fields)
+        Ok(value)
     }
 
     /// A field of a field of a value.
-    fn fields(&self, value: TemplateValue, fields: &[String]) -> Result<TemplateValue, String> {
+    fn fields(&mut self, value: TemplateValue, fields: &[String]) -> Result<TemplateValue, String> {
         fields
             .iter()
-            .try_fold(value, |value, field| self.field(&value, field))
+            .try_fold(value, |value, field| self.field(&value, field, &[]))
     }
 
-    fn field(&self, value: &TemplateValue, field: &str) -> Result<TemplateValue, String> {
+    /// A field of a value, or the result of its method of this name.
+    fn field(
+        &mut self,
+        value: &TemplateValue,
+        field: &str,
+        arguments: &[TemplateValue],
+    ) -> Result<TemplateValue, String> {
+        let called = match value {
+            // As in Go, a value that is missing has all fields, and these are missing too.
+            TemplateValue::Nil => TemplateValue::Nil,
+            TemplateValue::Time(time) => time.method(field, arguments)?,
+            TemplateValue::Duration { nanoseconds, .. } => {
+                times::duration_method(*nanoseconds, field, arguments)?
+            }
+            TemplateValue::Month(_) | TemplateValue::Weekday(_) => {
+                times::name_method(value, field, arguments)?
+            }
+            _ if !arguments.is_empty() => return Err(format!("{field} is not a method but has arguments")),
+            _ => return self.plain_field(value, field),
+        };
+        let size: usize = arguments.iter().map(TemplateValue::size).sum();
+        self.spend(1 + size)?;
+        bounded(called)
+    }
+
+    fn plain_field(&self, value: &TemplateValue, field: &str) -> Result<TemplateValue, String> {
         match (value, field) {
             (TemplateValue::Labels(labels), name) => Ok(labels.get(name).into()),
             (TemplateValue::Arguments(map), name) => Ok(map.get(name).cloned().unwrap_or(TemplateValue::Nil)),
@@ -245,10 +326,7 @@ impl<'d, 'q> Expansion<'d, 'q> {
             ("pathPrefix", []) => hosts::path(self.data.external_url).into(),
             (name, arguments) => functions::call(name, arguments)?,
         };
-        match &value {
-            TemplateValue::Text(text) if text.len() > MAX_OUTPUT => Err(too_long()),
-            _ => Ok(value),
-        }
+        bounded(value)
     }
 
     fn query(&mut self, text: &str) -> Result<TemplateValue, String> {
@@ -275,6 +353,14 @@ impl<'d, 'q> Expansion<'d, 'q> {
             return Err(format!("a template takes {MAX_STEPS} steps at most"));
         }
         Ok(())
+    }
+}
+
+/// The value, unless it is too long a text.
+fn bounded(value: TemplateValue) -> Result<TemplateValue, String> {
+    match &value {
+        TemplateValue::Text(text) if text.len() > MAX_OUTPUT => Err(too_long()),
+        _ => Ok(value),
     }
 }
 

@@ -9,8 +9,9 @@ use std::rc::Rc;
 use regex::{Regex, RegexBuilder};
 use tidegate_promql::parse_duration;
 
+use super::times::TemplateTime;
 use super::value::{TemplateSample, TemplateValue};
-use super::{MAX_OUTPUT, hosts, numbers, printf, too_long};
+use super::{MAX_OUTPUT, hosts, numbers, printf, times, too_long};
 
 /// All functions.
 const KNOWN: &[&str] = &[
@@ -53,8 +54,11 @@ const KNOWN: &[&str] = &[
     "strvalue",
     "tableLink",
     "title",
+    "toDuration",
     "toLower",
+    "toTime",
     "toUpper",
+    "urlQueryEscape",
     "urlquery",
     "value",
 ];
@@ -104,16 +108,19 @@ fn of_one(name: &str, one: &TemplateValue) -> Option<CallResult> {
         "humanizeDuration" => number(numbers::humanize_duration),
         "humanizePercentage" => number(numbers::humanize_percentage),
         "humanizeTimestamp" => one.number().and_then(numbers::humanize_timestamp).map(Into::into),
-        "parseDuration" => one
-            .text()
-            .and_then(parse_duration)
-            .map(|millis| TemplateValue::Float(millis as f64 / 1000.0)),
+        "toTime" => one
+            .number()
+            .and_then(TemplateTime::from_seconds)
+            .map(TemplateValue::Time),
+        "toDuration" => one.number().and_then(times::duration_of_seconds),
+        "parseDuration" => one.text().and_then(seconds).map(TemplateValue::Float),
         "safeHtml" => text(str::to_owned),
         "title" => text(title),
         "toLower" => text(str::to_lowercase),
         "toUpper" => text(str::to_uppercase),
         "stripPort" => text(hosts::strip_port),
         "stripDomain" => text(hosts::strip_domain),
+        "urlQueryEscape" => text(hosts::escape_query),
         "graphLink" => one.text().map(|expr| hosts::link(expr, 0).into()),
         "tableLink" => one.text().map(|expr| hosts::link(expr, 1).into()),
         _ => return None,
@@ -167,6 +174,15 @@ fn of_many(name: &str, arguments: &[TemplateValue]) -> CallResult {
             arguments.len()
         )),
     }
+}
+
+/// The seconds of a duration, which may be negative.
+fn seconds(duration: &str) -> Result<f64, String> {
+    let millis = match duration.strip_prefix('-') {
+        Some(duration) => -parse_duration(duration)?,
+        None => parse_duration(duration)?,
+    };
+    Ok(millis as f64 / 1000.0)
 }
 
 /// As in Go, a space stands between two values of which none is a text.

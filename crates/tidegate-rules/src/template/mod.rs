@@ -4,6 +4,7 @@
 //!
 //! An expansion is bounded in steps and in its output, and no input makes it panic.
 
+mod calendar;
 mod eval;
 mod functions;
 mod hosts;
@@ -13,12 +14,13 @@ mod parser;
 mod printf;
 #[cfg(test)]
 mod tests;
+mod times;
 mod value;
 
 use tidegate_promql::{Labels, Millis, SampleValue};
 
 use eval::Expansion;
-use parser::TemplateNode;
+use parser::ParsedTemplate;
 
 /// The longest template, in bytes.
 const MAX_TEMPLATE: usize = 64 << 10;
@@ -28,6 +30,9 @@ const MAX_OUTPUT: usize = 64 << 10;
 
 /// The most steps of an expansion. A node and a call are a step, a query or a pattern is a thousand.
 const MAX_STEPS: usize = 100_000;
+
+/// The most levels of blocks and templates in an expansion. A template may call itself.
+const MAX_LEVELS: usize = 100;
 
 /// Answers the queries of a template.
 pub type QueryCall<'a> = &'a mut dyn FnMut(&str) -> Result<Vec<(Labels, SampleValue)>, String>;
@@ -50,7 +55,7 @@ pub struct TemplateData<'a> {
 /// A parsed template.
 #[derive(Debug)]
 pub struct Template {
-    nodes: Vec<TemplateNode>,
+    parsed: ParsedTemplate,
 }
 
 impl Template {
@@ -62,8 +67,8 @@ impl Template {
         if text.len() > MAX_TEMPLATE {
             return Err(format!("a template has {MAX_TEMPLATE} bytes at most"));
         }
-        let nodes = parser::parse(text).map_err(|why| format!("error parsing template: {why}"))?;
-        Ok(Self { nodes })
+        let parsed = parser::parse(text).map_err(|why| format!("error parsing template: {why}"))?;
+        Ok(Self { parsed })
     }
 
     /// The text of the template for these values.
@@ -71,7 +76,7 @@ impl Template {
     /// # Errors
     /// A function fails, or the expansion takes too many steps or too much text.
     pub fn expand(&self, data: &TemplateData<'_>, query: QueryCall<'_>) -> Result<String, String> {
-        Expansion::new(data, query).expand(&self.nodes)
+        Expansion::new(&self.parsed, data, query).expand()
     }
 }
 

@@ -2,6 +2,8 @@
 
 //! Numbers and times for people, as Prometheus's templates write them.
 
+use super::times::TemplateTime;
+
 /// A number as Go's `%g` writes it; `None`: with as many digits as it needs.
 pub(super) fn general(number: f64, precision: Option<usize>) -> String {
     if number.is_nan() {
@@ -36,7 +38,7 @@ pub(super) fn general(number: f64, precision: Option<usize>) -> String {
 }
 
 /// Without zeros at the end of a fraction.
-fn trimmed(number: &str) -> &str {
+pub(super) fn trimmed(number: &str) -> &str {
     if number.contains('.') {
         number.trim_end_matches('0').trim_end_matches('.')
     } else {
@@ -128,44 +130,7 @@ pub(super) fn humanize_timestamp(seconds: f64) -> Result<String, String> {
     if !seconds.is_finite() {
         return Ok(short(seconds));
     }
-    let nanoseconds = seconds * 1e9;
-    if nanoseconds.abs() >= i64::MAX as f64 {
-        return Err(format!(
-            "{} cannot be represented as a nanoseconds timestamp since it overflows int64",
-            general(seconds, None)
-        ));
-    }
-    let millis = (nanoseconds as i64) / 1_000_000;
-    let (day, of_day) = (millis.div_euclid(86_400_000), millis.rem_euclid(86_400_000));
-    let (year, month, day) = date(day);
-    let (hour, minute) = (of_day / 3_600_000, of_day / 60_000 % 60);
-    let (second, fraction) = (of_day / 1000 % 60, of_day % 1000);
-    let fraction = match fraction {
-        0 => String::new(),
-        fraction => trimmed(&format!(".{fraction:03}")).to_owned(),
-    };
-    Ok(format!(
-        "{year:04}-{month:02}-{day:02} {hour:02}:{minute:02}:{second:02}{fraction} +0000 UTC"
-    ))
-}
-
-/// Year, month and day of a number of days since the epoch.
-fn date(days: i64) -> (i64, i64, i64) {
-    // Years that begin in March: the day of a leap year is then the last one.
-    let shifted = days + 719_468;
-    let era = shifted.div_euclid(146_097);
-    let of_era = shifted.rem_euclid(146_097);
-    let year_of_era = (of_era - of_era / 1460 + of_era / 36_524 - of_era / 146_096) / 365;
-    let of_year = of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let month_from_march = (5 * of_year + 2) / 153;
-    let day = of_year - (153 * month_from_march + 2) / 5 + 1;
-    let month = if month_from_march < 10 {
-        month_from_march + 3
-    } else {
-        month_from_march - 9
-    };
-    let year = year_of_era + era * 400 + i64::from(month <= 2);
-    (year, month, day)
+    Ok(TemplateTime::from_seconds(seconds)?.show())
 }
 
 #[cfg(test)]

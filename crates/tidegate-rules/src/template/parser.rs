@@ -2,11 +2,21 @@
 
 //! The pieces of a template as a tree.
 
+use std::collections::BTreeMap;
+
 use super::functions;
 use super::lexer::{Lexed, Piece, TemplateToken, pieces};
 
 /// The most levels of blocks and parentheses.
 const MAX_DEPTH: usize = 40;
+
+/// A template, and those that it defines.
+#[derive(Debug)]
+pub(super) struct ParsedTemplate {
+    pub(super) nodes: Vec<TemplateNode>,
+    /// By name.
+    pub(super) definitions: BTreeMap<String, Vec<TemplateNode>>,
+}
 
 #[derive(Debug)]
 pub(super) enum TemplateNode {
@@ -15,6 +25,8 @@ pub(super) enum TemplateNode {
     If(Branch),
     With(Branch),
     Range(Branch),
+    /// A defined template, and what it gets as its dot.
+    Template(String, Option<Pipeline>),
     Break,
     Continue,
 }
@@ -68,17 +80,22 @@ struct TemplateParser {
     pieces: std::vec::IntoIter<Piece>,
     /// The number of open `range` blocks.
     ranges: usize,
+    definitions: BTreeMap<String, Vec<TemplateNode>>,
 }
 
 /// Parses a template.
-pub(super) fn parse(text: &str) -> Result<Vec<TemplateNode>, String> {
+pub(super) fn parse(text: &str) -> Result<ParsedTemplate, String> {
     let mut parser = TemplateParser {
         pieces: pieces(text)?.into_iter(),
         ranges: 0,
+        definitions: BTreeMap::new(),
     };
     let (nodes, ending) = parser.list(0)?;
     match ending {
-        Ending::Text => Ok(nodes),
+        Ending::Text => Ok(ParsedTemplate {
+            nodes,
+            definitions: parser.definitions,
+        }),
         Ending::End => Err("unexpected {{end}}".to_owned()),
         Ending::Else(_) => Err("unexpected {{else}}".to_owned()),
     }
@@ -101,6 +118,7 @@ impl TemplateParser {
             match keyword(&tokens) {
                 "end" if tokens.len() == 1 => return Ok((nodes, Ending::End)),
                 "else" => return Ok((nodes, Ending::Else(tokens[1..].to_vec()))),
+                "define" if depth == 0 => self.define(&tokens)?,
                 _ => nodes.push(self.node(&tokens, depth)?),
             }
         }
@@ -122,9 +140,56 @@ impl TemplateParser {
             }
             "break" => Ok(TemplateNode::Break),
             "continue" => Ok(TemplateNode::Continue),
-            word @ ("define" | "template" | "block") => Err(format!("{{{{{word}}}}} is not supported")),
+            "define" => Err("unexpected {{define}} in a block".to_owned()),
+            "block" => self.block(tokens, depth),
+            "template" => {
+                let (name, rest) = template_name(tokens)?;
+                let pipeline = (!rest.is_empty()).then(|| pipeline(rest, false));
+                Ok(TemplateNode::Template(name, pipeline.transpose()?))
+            }
             _ => pipeline(tokens, false).map(TemplateNode::Action),
         }
+    }
+
+    /// Reads the definition of a template.
+    fn define(&mut self, tokens: &[Lexed]) -> Result<(), String> {
+        let (name, rest) = template_name(tokens)?;
+        if let Some(lexed) = rest.first() {
+            return Err(format!("unexpected {:?} in define clause", lexed.token));
+        }
+        self.definition(name, 0)
+    }
+
+    /// A template that is defined where it is used.
+    fn block(&mut self, tokens: &[Lexed], depth: usize) -> Result<TemplateNode, String> {
+        let (name, rest) = template_name(tokens)?;
+        if rest.is_empty() {
+            return Err("missing value for block clause".to_owned());
+        }
+        let pipeline = pipeline(rest, false)?;
+        self.definition(name.clone(), depth)?;
+        Ok(TemplateNode::Template(name, Some(pipeline)))
+    }
+
+    /// Reads the body of a template up to its `end`.
+    fn definition(&mut self, name: String, depth: usize) -> Result<(), String> {
+        let ranges = std::mem::take(&mut self.ranges);
+        let (body, ending) = self.list(depth + 1)?;
+        self.ranges = ranges;
+        match ending {
+            Ending::End => {}
+            Ending::Text => return Err("unexpected EOF".to_owned()),
+            Ending::Else(_) => return Err("unexpected {{else}} in define clause".to_owned()),
+        }
+        // As in Go, a template without content neither replaces another one nor stands in its way.
+        let is_new = self.definitions.get(&name).is_none_or(|known| is_blank(known));
+        if !is_new && !is_blank(&body) {
+            return Err(format!("multiple definition of template {name:?}"));
+        }
+        if is_new {
+            self.definitions.insert(name, body);
+        }
+        Ok(())
     }
 
     /// A block up to its `end`.
@@ -161,6 +226,22 @@ fn keyword(tokens: &[Lexed]) -> &str {
         Some(TemplateToken::Name(name)) => name,
         _ => "",
     }
+}
+
+/// The name of the template that an action defines or uses, and the tokens after it.
+fn template_name(tokens: &[Lexed]) -> Result<(String, &[Lexed]), String> {
+    let word = keyword(tokens);
+    match tokens.get(1).map(|lexed| &lexed.token) {
+        Some(TemplateToken::Text(name)) => Ok((name.clone(), &tokens[2..])),
+        Some(other) => Err(format!("unexpected {other:?} in {word} clause")),
+        None => Err(format!("missing name in {word} clause")),
+    }
+}
+
+/// Whether a template has no actions, and no text but spaces.
+fn is_blank(nodes: &[TemplateNode]) -> bool {
+    let is_space = |node: &TemplateNode| matches!(node, TemplateNode::Text(text) if text.trim().is_empty());
+    nodes.iter().all(is_space)
 }
 
 /// Parses a whole action as a pipeline.

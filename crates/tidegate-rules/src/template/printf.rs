@@ -40,7 +40,7 @@ pub(super) fn printf(format: &str, values: &[TemplateValue]) -> Result<String, S
         }
         match values.next() {
             None => out += &format!("%!{letter}(MISSING)"),
-            Some(value) => out += &format.written(letter, value),
+            Some(value) => out += &format.written(letter, &basic(letter, value)),
         }
         if out.len() > super::MAX_OUTPUT {
             return Err(super::too_long());
@@ -54,6 +54,16 @@ pub(super) fn printf(format: &str, values: &[TemplateValue]) -> Result<String, S
         out += &format!("%!(EXTRA {})", extra.join(", "));
     }
     Ok(out)
+}
+
+/// What a verb writes of a time, a duration or a name of the calendar: its text, or the number that it is in Go.
+fn basic(letter: char, value: &TemplateValue) -> TemplateValue {
+    use TemplateValue::{Duration, Month, Time, Weekday};
+    match (letter, value) {
+        ('s' | 'v' | 'q' | 'x', Time(_) | Duration { .. } | Month(_) | Weekday(_)) => value.show().into(),
+        ('d' | 'b' | 'o' | 'c', _) => value.whole().map_or_else(|| value.clone(), TemplateValue::Int),
+        _ => value.clone(),
+    }
 }
 
 /// Reads what stands between `%` and the letter.

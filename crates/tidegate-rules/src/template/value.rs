@@ -8,7 +8,9 @@ use std::rc::Rc;
 
 use tidegate_promql::Labels;
 
+use super::calendar::{month_name, weekday_name};
 use super::numbers::general;
+use super::times::{TemplateTime, show_duration};
 
 /// A series with its value, as `query` gives it.
 #[derive(Clone, Debug, PartialEq)]
@@ -25,6 +27,16 @@ pub(super) enum TemplateValue {
     Int(i64),
     Float(f64),
     Text(Rc<str>),
+    Time(TemplateTime),
+    /// `toDuration` gives a pointer. As in Go, each pointer is true, and a pointer is no number.
+    Duration {
+        nanoseconds: i64,
+        is_pointer: bool,
+    },
+    /// 1 is January.
+    Month(i64),
+    /// 0 is Sunday.
+    Weekday(i64),
     Labels(Labels),
     Sample(Rc<TemplateSample>),
     List(Rc<Vec<Rc<TemplateSample>>>),
@@ -67,7 +79,12 @@ impl TemplateValue {
             Self::Labels(labels) => labels.iter().len() > 0,
             Self::List(list) => !list.is_empty(),
             Self::Arguments(map) => !map.is_empty(),
-            Self::Sample(_) | Self::Root => true,
+            Self::Duration {
+                nanoseconds,
+                is_pointer,
+            } => *is_pointer || *nanoseconds != 0,
+            Self::Weekday(day) => *day != 0,
+            Self::Time(_) | Self::Month(_) | Self::Sample(_) | Self::Root => true,
         }
     }
 
@@ -79,6 +96,11 @@ impl TemplateValue {
             Self::Int(_) => "int",
             Self::Float(_) => "float64",
             Self::Text(_) => "string",
+            Self::Time(_) => "time.Time",
+            Self::Duration { is_pointer: true, .. } => "*time.Duration",
+            Self::Duration { .. } => "time.Duration",
+            Self::Month(_) => "time.Month",
+            Self::Weekday(_) => "time.Weekday",
             Self::Labels(_) => "map[string]string",
             Self::Sample(_) => "*template.sample",
             Self::List(_) => "template.queryResult",
@@ -95,6 +117,10 @@ impl TemplateValue {
             Self::Int(number) => number.to_string(),
             Self::Float(number) => general(*number, None),
             Self::Text(text) => text.to_string(),
+            Self::Time(time) => time.show(),
+            Self::Duration { nanoseconds, .. } => show_duration(*nanoseconds),
+            Self::Month(month) => month_name(*month).to_owned(),
+            Self::Weekday(day) => weekday_name(*day).to_owned(),
             Self::Labels(labels) => show_labels(labels),
             Self::Sample(sample) => {
                 format!(
@@ -129,6 +155,10 @@ impl TemplateValue {
                 let invalid = || format!("strconv.ParseFloat: parsing {text:?}: invalid syntax");
                 text.parse().map_err(|_| invalid())
             }
+            Self::Duration {
+                nanoseconds,
+                is_pointer: false,
+            } => Ok(*nanoseconds as f64 / 1e9),
             other => Err(format!("can't convert {} to float", other.kind())),
         }
     }
@@ -144,10 +174,24 @@ impl TemplateValue {
         }
     }
 
+    /// The number of a value whose type is a whole number in Go.
+    pub(super) fn whole(&self) -> Option<i64> {
+        match self {
+            Self::Int(number) | Self::Month(number) | Self::Weekday(number) => Some(*number),
+            Self::Duration {
+                nanoseconds,
+                is_pointer: false,
+            } => Some(*nanoseconds),
+            _ => None,
+        }
+    }
+
     /// Compares two values of one type.
     pub(super) fn compare(&self, other: &Self) -> Result<Option<Ordering>, String> {
+        if let (Some(a), Some(b)) = (self.whole(), other.whole()) {
+            return Ok(Some(a.cmp(&b)));
+        }
         match (self, other) {
-            (Self::Int(a), Self::Int(b)) => Ok(Some(a.cmp(b))),
             (Self::Float(a), Self::Float(b)) => Ok(a.partial_cmp(b)),
             (Self::Text(a), Self::Text(b)) => Ok(Some(a.cmp(b))),
             _ => Err("incompatible types for comparison".to_owned()),

@@ -1,0 +1,321 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//! The calendar in UTC, and Go's layouts of times.
+
+/// The nanoseconds of a second.
+pub(super) const SECOND: i64 = 1_000_000_000;
+
+/// The parts of a layout that stand for parts of a time. Of two with the same start, the first one counts.
+const PATTERNS: &[&str] = &[
+    "January",
+    "Jan",
+    "Monday",
+    "Mon",
+    "MST",
+    "002",
+    "01",
+    "02",
+    "03",
+    "04",
+    "05",
+    "06",
+    "15",
+    "1",
+    "2006",
+    "2",
+    "_2006",
+    "__2",
+    "_2",
+    "3",
+    "4",
+    "5",
+    "PM",
+    "pm",
+    "-070000",
+    "-07:00:00",
+    "-0700",
+    "-07:00",
+    "-07",
+    "Z070000",
+    "Z07:00:00",
+    "Z0700",
+    "Z07:00",
+    "Z07",
+];
+
+const MONTHS: &[&str] = &[
+    "January",
+    "February",
+    "March",
+    "April",
+    "May",
+    "June",
+    "July",
+    "August",
+    "September",
+    "October",
+    "November",
+    "December",
+];
+
+const WEEKDAYS: &[&str] = &[
+    "Sunday",
+    "Monday",
+    "Tuesday",
+    "Wednesday",
+    "Thursday",
+    "Friday",
+    "Saturday",
+];
+
+/// The name of a month; 1: January.
+pub(super) fn month_name(month: i64) -> &'static str {
+    let at = usize::try_from(month - 1).ok();
+    at.and_then(|at| MONTHS.get(at)).copied().unwrap_or_default()
+}
+
+/// The name of a day of the week; 0: Sunday.
+pub(super) fn weekday_name(day: i64) -> &'static str {
+    let at = usize::try_from(day).ok();
+    at.and_then(|at| WEEKDAYS.get(at)).copied().unwrap_or_default()
+}
+
+/// The fields of a time.
+pub(super) struct Date {
+    pub(super) year: i64,
+    /// From 1 to 12.
+    pub(super) month: i64,
+    pub(super) day: i64,
+    /// 1 is the first of January.
+    pub(super) year_day: i64,
+    /// 0 is Sunday.
+    pub(super) weekday: i64,
+    pub(super) hour: i64,
+    pub(super) minute: i64,
+    pub(super) second: i64,
+    pub(super) nanosecond: i64,
+}
+
+impl Date {
+    /// The fields of a time in nanoseconds since the epoch.
+    pub(super) fn new(since_epoch: i128) -> Self {
+        let second = i128::from(SECOND);
+        let seconds = since_epoch.div_euclid(second) as i64;
+        let nanosecond = since_epoch.rem_euclid(second) as i64;
+        let (days, of_day) = (seconds.div_euclid(86_400), seconds.rem_euclid(86_400));
+        let (year, month, day) = year_month_day(days);
+        Self {
+            year,
+            month,
+            day,
+            year_day: days - first_day(year) + 1,
+            // The epoch was a Thursday.
+            weekday: (days + 4).rem_euclid(7),
+            hour: of_day / 3600,
+            minute: of_day / 60 % 60,
+            second: of_day % 60,
+            nanosecond,
+        }
+    }
+
+    /// The time in the form of a layout. A layout shows Go's reference time: `2006-01-02 15:04:05`.
+    pub(super) fn format(&self, layout: &str) -> String {
+        let (mut out, mut rest) = (String::with_capacity(layout.len()), layout);
+        while let Some(first) = rest.chars().next() {
+            let length = if let Some(fraction) = fraction(rest) {
+                out += &self.fraction(fraction);
+                fraction.len()
+            } else if let Some(pattern) = pattern(rest) {
+                out += &self.part(pattern);
+                pattern.len()
+            } else {
+                out.push(first);
+                first.len_utf8()
+            };
+            rest = &rest[length..];
+        }
+        out
+    }
+
+    /// What stands for one of [`PATTERNS`].
+    fn part(&self, pattern: &str) -> String {
+        let (month, weekday) = (month_name(self.month), weekday_name(self.weekday));
+        let half = if self.hour < 12 { "AM" } else { "PM" };
+        let hour_of_half = (self.hour + 11) % 12 + 1;
+        let sign = if self.year < 0 { "-" } else { "" };
+        let year = format!("{sign}{:04}", self.year.unsigned_abs());
+        match pattern {
+            "January" => month.to_owned(),
+            "Jan" => short(month).to_owned(),
+            "1" => self.month.to_string(),
+            "01" => format!("{:02}", self.month),
+            "Monday" => weekday.to_owned(),
+            "Mon" => short(weekday).to_owned(),
+            "2" => self.day.to_string(),
+            "_2" => format!("{:2}", self.day),
+            "02" => format!("{:02}", self.day),
+            "__2" => format!("{:3}", self.year_day),
+            "002" => format!("{:03}", self.year_day),
+            "15" => format!("{:02}", self.hour),
+            "3" => hour_of_half.to_string(),
+            "03" => format!("{hour_of_half:02}"),
+            "4" => self.minute.to_string(),
+            "04" => format!("{:02}", self.minute),
+            "5" => self.second.to_string(),
+            "05" => format!("{:02}", self.second),
+            "2006" => year,
+            "_2006" => format!("_{year}"),
+            "06" => format!("{:02}", self.year.max(0) % 100),
+            "PM" => half.to_owned(),
+            "pm" => half.to_lowercase(),
+            "MST" => "UTC".to_owned(),
+            zone if zone.starts_with('-') => zone.replace('7', "0").replace('-', "+"),
+            _ => "Z".to_owned(),
+        }
+    }
+
+    /// The fraction of the second, with as many digits as the layout has. Nines leave zeros at the end out.
+    fn fraction(&self, layout: &str) -> String {
+        let (point, digits) = layout.split_at(1);
+        let nanoseconds = format!("{:09}", self.nanosecond);
+        let shown = &nanoseconds[..digits.len().min(nanoseconds.len())];
+        let shown = if digits.starts_with('9') {
+            shown.trim_end_matches('0')
+        } else {
+            shown
+        };
+        if shown.is_empty() {
+            return String::new();
+        }
+        format!("{point}{shown}")
+    }
+}
+
+/// The first three letters of a name.
+fn short(name: &str) -> &str {
+    name.get(..3).unwrap_or(name)
+}
+
+/// The fraction of a second at the start of a layout: a point or a comma, then zeros or nines. No other digit follows.
+fn fraction(layout: &str) -> Option<&str> {
+    let digits = layout.strip_prefix(['.', ','])?;
+    let digit = digits.chars().next().filter(|c| matches!(c, '0' | '9'))?;
+    let after = digits.trim_start_matches(digit);
+    let is_whole = !after.starts_with(|c: char| c.is_ascii_digit());
+    is_whole.then(|| &layout[..layout.len() - after.len()])
+}
+
+/// The pattern at the start of a layout.
+fn pattern(layout: &str) -> Option<&'static str> {
+    let mut patterns = PATTERNS.iter().copied();
+    let found = patterns.find(|pattern| layout.starts_with(*pattern))?;
+    // A longer word is only text: `Month` has no `Mon` to replace.
+    let is_word =
+        matches!(found, "Jan" | "Mon") && layout[found.len()..].starts_with(|c: char| c.is_ascii_lowercase());
+    (!is_word).then_some(found)
+}
+
+/// Year, month and day of a number of days since the epoch.
+fn year_month_day(days: i64) -> (i64, i64, i64) {
+    // Years that begin in March: the day of a leap year is then the last one.
+    let shifted = days + 719_468;
+    let era = shifted.div_euclid(146_097);
+    let of_era = shifted.rem_euclid(146_097);
+    let year_of_era = (of_era - of_era / 1460 + of_era / 36_524 - of_era / 146_096) / 365;
+    let of_year = of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let month_from_march = (5 * of_year + 2) / 153;
+    let day = of_year - (153 * month_from_march + 2) / 5 + 1;
+    let month = if month_from_march < 10 {
+        month_from_march + 3
+    } else {
+        month_from_march - 9
+    };
+    let year = year_of_era + era * 400 + i64::from(month <= 2);
+    (year, month, day)
+}
+
+/// The first of January of a year, in days since the epoch.
+fn first_day(year: i64) -> i64 {
+    let before = year - 1;
+    let leap_days = before.div_euclid(4) - before.div_euclid(100) + before.div_euclid(400);
+    before * 365 + leap_days - 719_162
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn format(seconds: f64, layout: &str) -> String {
+        let millis = (seconds * 1000.0).round() as i64;
+        Date::new(i128::from(millis) * 1_000_000).format(layout)
+    }
+
+    #[test]
+    fn layouts_are_read_as_in_go() {
+        const EVENING: f64 = 1_796_061_600.0;
+        const SECOND_OF_JANUARY: f64 = 86_400.0;
+        let table = [
+            (
+                EVENING + 0.128,
+                "2006-01-02T15:04:05.000Z07:00",
+                "2026-11-30T18:00:00.128Z",
+            ),
+            (
+                EVENING,
+                "Monday, January 2 2006 3:04:05 PM pm 03",
+                "Monday, November 30 2026 6:00:00 PM pm 06",
+            ),
+            (
+                EVENING,
+                "Mon Jan _2 002 __2 1 01 02 06 6 4 5 MST",
+                "Mon Nov 30 334 334 11 11 30 26 6 0 0 UTC",
+            ),
+            (
+                EVENING,
+                "-0700 -07:00 -07 -070000 -07:00:00 Z0700 Z07:00 Z070000 Z07:00:00 Z07",
+                "+0000 +00:00 +00 +000000 +00:00:00 Z Z Z Z Z",
+            ),
+            (
+                SECOND_OF_JANUARY,
+                "_2 __2 002 2 _2006 __2006 20066",
+                " 2   2 002 2 _1970   2070 19706",
+            ),
+            (
+                SECOND_OF_JANUARY,
+                "Januaryx Janx Monx Mondayx Mo AM PMx MSTX 0000 07 09 Z Z08 -08 -",
+                "Januaryx Janx Monx Fridayx Mo AM AMx UTCX 0000 07 09 Z Z08 -08 -",
+            ),
+            (0.0, "3:04 PM", "12:00 AM"),
+            (43_200.0, "3:04 PM", "12:00 PM"),
+            (0.0, "日本 2006 ü", "日本 1970 ü"),
+            (0.0, "", ""),
+            (-1.0, "2006-01-02 15:04:05 Mon 002", "1969-12-31 23:59:59 Wed 365"),
+            (951_782_400.0, "2006-01-02 002", "2000-02-29 060"),
+            (1_735_603_200.0, "2006-01-02 002", "2024-12-31 366"),
+        ];
+        for (seconds, layout, shown) in table {
+            assert_eq!(format(seconds, layout), shown, "{layout}");
+        }
+    }
+
+    #[test]
+    fn fractions_have_the_digits_of_the_layout() {
+        let table = [
+            (
+                0.25,
+                "05.0 05.00 05.9 05.99 05.999999999 05,999 .9 05.09",
+                "00.2 00.25 00.2 00.25 00.25 00,25 .2 00.09",
+            ),
+            (
+                0.005,
+                "05.0 05.00 05.9 05.99 05.999 05,999 .0000000000",
+                "00.0 00.00 00 00 00.005 00,005 .005000000",
+            ),
+            (0.0, "05.999| 05.000| .9|", "00| 00.000| |"),
+            (1_796_061_600.1, "05.0x 05.00001", "00.1x 00.00011"),
+        ];
+        for (seconds, layout, shown) in table {
+            assert_eq!(format(seconds, layout), shown, "{layout}");
+        }
+    }
+}
