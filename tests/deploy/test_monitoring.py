@@ -183,7 +183,7 @@ def test_the_rules_extension_accepts_the_alerts(tmp_path: Path) -> None:
     config = {
         "receivers": {"otlp": {"protocols": {"http": {"endpoint": "127.0.0.1:0"}}}},
         "exporters": {"prometheus": {"endpoint": "127.0.0.1:0"}},
-        "extensions": {"admin": {"history": {"retention": "20m"}}, "rules": {"files": [str(kit.DEPLOY / "alerts/tidegate.yaml")]}},
+        "extensions": {"admin": {}, "rules": {"files": [str(kit.DEPLOY / "alerts/tidegate.yaml")]}},
         "service": {"extensions": ["admin", "rules"], "pipelines": {"metrics": {"receivers": ["otlp"], "exporters": ["prometheus"]}}},
     }
     (tmp_path / "config.yaml").write_text(yaml.safe_dump(config))

@@ -831,7 +831,7 @@ def test_a_rule_that_reaches_beyond_the_history_is_refused(scene: Scene) -> None
         """
 receivers: {otlp: {protocols: {http: }}}
 exporters: {prometheus: {endpoint: "127.0.0.1:9464"}}
-extensions: {admin: {endpoint: "127.0.0.1:8080"}, rules: {files: [web.yaml]}}
+extensions: {admin: {endpoint: "127.0.0.1:8080", history: {retention: 10m}}, rules: {files: [web.yaml]}}
 service:
   extensions: [admin, rules]
   pipelines:

@@ -5,6 +5,7 @@
 
 mod continuity;
 mod delivery;
+mod history;
 mod peers;
 
 use super::kit::gateway::tidegate;

@@ -19,7 +19,8 @@ use crate::component::graph_metrics::GraphMetrics;
 use crate::component::{Evaluator, Shared, unix_now};
 use crate::config::{Class, Loader};
 use crate::extensions::file_storage;
-use crate::prom::catalog::{View, millis};
+use crate::prom::catalog::{KeptPast, View, millis};
+use crate::service::graph::GraphMember;
 use crate::service::{Graph, Plan, Running};
 
 /// The longest step of the clock.
@@ -119,6 +120,8 @@ pub(super) struct TestGateway {
     /// The counters of its components.
     pub(super) metrics: GraphMetrics,
     view: Arc<View>,
+    /// The components that are not started. The history is as long as rules among them need it.
+    _omitted: Vec<GraphMember>,
     /// The differences from a real gateway, one line each.
     pub(super) notes: Vec<String>,
 }
@@ -134,12 +137,14 @@ impl TestGateway {
         let storage = format!("{}::{}", Class::Extension.section(), file_storage::FACTORY.kind);
         let extensions = format!("{}::", Class::Extension.section());
         let is_started = |path: &str| !path.starts_with(&extensions) || path.starts_with(&storage);
-        let omitted = graph.members.iter().filter(|member| !is_started(&member.path));
-        notes.extend(omitted.map(|member| format!("{} is not started", member.path)));
-        graph.members.retain(|member| is_started(&member.path));
+        let members = std::mem::take(&mut graph.members).into_iter();
+        let (members, omitted): (Vec<_>, Vec<_>) = members.partition(|member| is_started(&member.path));
+        let paths = omitted.iter().map(|member| &member.path);
+        notes.extend(paths.map(|path| format!("{path} is not started")));
+        graph.members = members;
         let metrics = graph.metrics.clone();
         let view = View::of(&shared);
-        view.keep_past(HISTORY, Vec::new());
+        view.keep_past(KeptPast::fixed(HISTORY));
         shared.evaluators.add(Arc::new(Evaluator(view.clone())));
         let started = complete(Running::start(graph, shared.clone(), DRAIN + clock.elapsed())).await;
         let running = started
@@ -152,6 +157,7 @@ impl TestGateway {
             shared,
             metrics,
             view,
+            _omitted: omitted,
             notes,
         })
     }

@@ -98,7 +98,7 @@ pub(super) struct HistoryFetch {
 }
 
 impl HistoryFetch {
-    /// A fetch for these options; `None`: they name no peers.
+    /// A fetch for these options, as far back as the history reaches; `None`: they name no peers, or no past is kept.
     ///
     /// # Errors
     /// The TLS files or the authenticator can't be used.
@@ -108,7 +108,7 @@ impl HistoryFetch {
         view: &Arc<View>,
         instance: &str,
     ) -> Result<Option<Self>, ComponentError> {
-        let Some(peers) = config.history.peers.clone() else {
+        let (Some(peers), Some(limits)) = (config.history.peers.clone(), view.past_limits()) else {
             return Ok(None);
         };
         let clients = peers.endpoints.iter().map(|endpoint| {
@@ -129,7 +129,7 @@ impl HistoryFetch {
             clients: clients.collect::<Result<_, ComponentError>>()?,
             base: base.clone(),
             view: view.clone(),
-            limits: config.history.limits(),
+            limits,
             peers,
             instance: instance.to_owned(),
         }))

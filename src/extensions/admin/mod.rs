@@ -31,7 +31,7 @@ use http::{HeaderMap, StatusCode};
 use http_body_util::Full;
 use parking_lot::Mutex;
 use tidegate_engine::{BadPattern, Pattern};
-use tidegate_promql::{HistoryLimits, Millis};
+use tidegate_promql::Millis;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
@@ -52,10 +52,13 @@ use crate::net::errors::{AUTH_ERRORS, LISTENER_ERRORS, PAGE_ERRORS, SOCKET_ERROR
 use crate::net::http::HTTP2_MAX_STREAMS;
 use crate::net::pages::{self, Answer, PageServer, Pages, Request, ServerConfig, Takes, max_answer_bytes};
 use crate::net::{Endpoint, SocketFileConfig, TlsServerConfig};
-use crate::prom::catalog::{HistoryRule, View, max_samples_within};
+use crate::prom::catalog::{HistoryRule, KeptPast, View, max_past_bytes_within, max_samples_within};
 
 /// The default port of the pages.
 const PORT: u16 = 8080;
+
+/// The time for which samples are kept if neither an option nor a rule asks for a longer one.
+const RETENTION: Duration = Duration::from_secs(600);
 
 /// The default limit of open taps.
 const MAX_TAPS: NonZeroUsize = NonZeroUsize::new(8).expect("not zero");
@@ -155,8 +158,9 @@ crate::options! {
         pub rules: Vec<HistoryRuleConfig> = Vec::new(),
         /// Interval between two samples of a series.
         pub interval: Duration = Duration::from_secs(1),
-        /// Time for which a sample is kept.
-        pub retention: Duration = Duration::from_secs(600),
+        /// Time for which a sample is kept. Unset: 10 minutes, or as far back as the rules of `rules` extensions read, if
+        /// that is longer.
+        pub retention: Option<Duration> = None,
         /// Most memory of all samples. When it is used up, new series get no samples. Unset: an eighth of the
         /// memory limit, 256 MiB at most.
         pub max_bytes: Option<ByteSize> = None,
@@ -197,18 +201,25 @@ fn millis(duration: Duration) -> Millis {
 }
 
 impl HistoryConfig {
-    fn limits(&self) -> HistoryLimits {
-        HistoryLimits {
+    /// The past of the series that these rules select.
+    fn kept_past(&self, rules: Vec<HistoryRule>) -> KeptPast {
+        KeptPast {
             interval_ms: millis(self.interval),
-            span_ms: millis(self.retention),
-            max_bytes: self.max_bytes(usize::MAX),
+            span_ms: millis(self.retention()),
+            follows_needs: self.retention.is_none(),
+            max_bytes: self.max_bytes.map(ByteSize::as_usize),
+            rules,
         }
+    }
+
+    /// The shortest time for which a sample is kept.
+    fn retention(&self) -> Duration {
+        self.retention.unwrap_or(RETENTION)
     }
 
     /// The configured limit, or the default for this memory limit in bytes.
     fn max_bytes(&self, memory: usize) -> usize {
-        const USUAL: usize = 256 << 20;
-        let derived = USUAL.min(memory / 8);
+        let derived = max_past_bytes_within(memory);
         self.max_bytes.map_or(derived, ByteSize::as_usize)
     }
 
@@ -216,7 +227,7 @@ impl HistoryConfig {
         if self.interval < Duration::from_millis(10) {
             cx.at(at.child("interval")).error("must be at least 10ms");
         }
-        if self.retention < self.interval {
+        if self.retention() < self.interval {
             cx.at(at.child("retention"))
                 .error("must not be less than `interval`");
         }
@@ -324,7 +335,7 @@ impl Admin {
         if let Some(exporter) = &config.exporter {
             view.prefer(exporter);
         }
-        let samples = config.history.enabled && view.keep_past(config.history.limits(), rules);
+        let samples = config.history.enabled && view.keep_past(config.history.kept_past(rules));
         if config.history.enabled && !samples {
             tracing::warn!(extension = %base.id, "another admin extension already keeps samples; `history` here has no effect");
         }

@@ -9,10 +9,10 @@ use std::sync::Arc;
 
 use tidegate_engine::Key;
 use tidegate_promql::{HistoryLimits, Millis, show_duration};
-use tidegate_rules::{ReachError, RuleGroup, parse_rules, reach};
+use tidegate_rules::{ReachError, RuleDefinition, RuleGroup, parse_rules, reach};
 
 use crate::component::files;
-use crate::config::Problems;
+use crate::config::{ByteSize, Problems};
 
 /// The largest rule file, in bytes.
 const MAX_FILE_BYTES: usize = 16 << 20;
@@ -22,6 +22,11 @@ const MAX_FILES: usize = 1000;
 
 /// With an offset of up to this, queries read the present and need no history. In milliseconds.
 const PRESENT_MS: Millis = 2000;
+
+/// The series that the history must have room for over the time of a rule. A metric of ten instances with a few labels has as
+/// many, so a smaller history refuses most series of the rule. The limit of the history is no reservation: a gateway with fewer
+/// series may set it as high without a cost.
+const SERIES: usize = 100;
 
 /// The texts of the files, by their names.
 type RuleTexts = BTreeMap<String, String>;
@@ -43,38 +48,46 @@ pub(super) enum RuleFilesError {
     Content(String),
     /// A rule needs samples, and no history is kept.
     #[error(
-        "{at}: rule `{rule}` of group `{group}` reads samples of the last {needed}, and no history is kept: add an `admin` extension with `history::enabled: true` to `service::extensions`"
+        "{rule} reads samples of the last {needed}, and no history is kept: add an `admin` extension with `history::enabled: true` to `service::extensions`"
     )]
-    NoHistory {
-        at: String,
-        group: String,
-        rule: String,
-        needed: String,
-    },
+    NoHistory { rule: String, needed: String },
     /// A rule reaches back further than the history.
     #[error(
-        "{at}: rule `{rule}` of group `{group}` reads samples of the last {needed}, and the history reaches back {kept}: set `history::retention` of the `admin` extension to {needed} at least, and `history::max_bytes` accordingly"
+        "{rule} reads samples of the last {needed}, and the history reaches back {kept}: set `history::retention` of the `admin` extension to {needed} at least, and `history::max_bytes` accordingly"
     )]
     History {
-        at: String,
-        group: String,
         rule: String,
         needed: String,
         kept: String,
     },
-    /// A rule reads at a fixed time.
-    #[error("{at}: rule `{rule}` of group `{group}`: {why}")]
-    FixedTime {
-        at: String,
-        group: String,
+    /// The history has no room for the samples of a rule.
+    #[error(
+        "{rule} reads samples of the last {needed}, which take {bytes} for {SERIES} series, and the history may take {limit}: set `history::max_bytes` of the `admin` extension to {bytes} at least, or lengthen `history::interval`"
+    )]
+    HistoryBytes {
         rule: String,
-        why: ReachError,
+        needed: String,
+        bytes: ByteSize,
+        limit: ByteSize,
     },
+    /// A rule reads at a fixed time.
+    #[error("{rule}: {why}")]
+    FixedTime { rule: String, why: ReachError },
+}
+
+/// A rule that reads samples of the past.
+struct FurthestRule {
+    /// Its file, line, name and group, for messages.
+    rule: String,
+    /// The time between an evaluation and the oldest sample that it reads, in milliseconds.
+    needed_ms: Millis,
 }
 
 /// The rules of all files.
 pub(super) struct LoadedRules {
     pub(super) groups: Vec<Arc<RuleGroup>>,
+    /// The rule that reads furthest into the past; `None`: all read the present.
+    furthest: Option<FurthestRule>,
     /// Globs that match no file.
     pub(super) missing: Vec<String>,
     /// The key of the texts.
@@ -82,11 +95,11 @@ pub(super) struct LoadedRules {
 }
 
 impl LoadedRules {
-    /// Reads the files of these globs.
+    /// Reads the files of these globs. `offset`: of groups that name none, in milliseconds.
     ///
     /// # Errors
     /// A file can't be read, or has errors.
-    pub(super) fn load(globs: &[String]) -> Result<Self, RuleFilesError> {
+    pub(super) fn load(globs: &[String], offset: Millis) -> Result<Self, RuleFilesError> {
         let (texts, missing) = read(globs)?;
         let mut problems = Problems::default();
         let mut groups = Vec::new();
@@ -100,6 +113,7 @@ impl LoadedRules {
             return Err(RuleFilesError::Content(text.trim_end().to_owned()));
         }
         Ok(Self {
+            furthest: furthest(&groups, offset)?,
             groups,
             missing,
             texts: Key::of_value(&texts),
@@ -111,55 +125,76 @@ impl LoadedRules {
         read(globs).map_or(true, |(texts, _)| Key::of_value(&texts) != self.texts)
     }
 
-    /// Checks that the history has the samples that each rule reads. `offset`: of groups that name none.
+    /// The time between an evaluation and the oldest sample that a rule reads, in milliseconds; 0: all read the present.
+    pub(super) fn needed_ms(&self) -> Millis {
+        self.furthest.as_ref().map_or(0, |furthest| furthest.needed_ms)
+    }
+
+    /// Checks that the history has the samples that each rule reads.
     ///
     /// # Errors
-    /// The first rule that reaches further.
-    pub(super) fn check_reach(
-        &self,
-        history: Option<HistoryLimits>,
-        offset: Millis,
-    ) -> Result<(), RuleFilesError> {
-        for group in &self.groups {
-            for rule in &group.rules {
-                let at = || format!("{}:{}", group.file, rule.line);
-                let (group_name, name) = (|| group.name.clone(), || rule.name.clone());
-                // The present needs no history, so the look-back does not count.
-                let reached = reach(&rule.expr, 0).map_err(|why| RuleFilesError::FixedTime {
-                    at: at(),
-                    group: group_name(),
-                    rule: name(),
-                    why,
-                })?;
-                let offset = group.query_offset.unwrap_or(offset);
-                if reached == 0 && offset <= PRESENT_MS {
-                    continue;
-                }
-                let needed = reached.saturating_add(offset);
-                match history {
-                    None => {
-                        return Err(RuleFilesError::NoHistory {
-                            at: at(),
-                            group: group_name(),
-                            rule: name(),
-                            needed: show_duration(needed),
-                        });
-                    }
-                    Some(limits) if needed > limits.span_ms => {
-                        return Err(RuleFilesError::History {
-                            at: at(),
-                            group: group_name(),
-                            rule: name(),
-                            needed: show_duration(needed),
-                            kept: show_duration(limits.span_ms),
-                        });
-                    }
-                    Some(_) => {}
-                }
-            }
+    /// The rule that reads furthest, if the history does not reach as far, or has no room for as many samples.
+    pub(super) fn check_reach(&self, history: Option<HistoryLimits>) -> Result<(), RuleFilesError> {
+        let Some(FurthestRule { rule, needed_ms }) = &self.furthest else {
+            return Ok(());
+        };
+        let (rule, needed) = (rule.clone(), show_duration(*needed_ms));
+        let Some(limits) = history else {
+            return Err(RuleFilesError::NoHistory { rule, needed });
+        };
+        if *needed_ms > limits.span_ms {
+            let kept = show_duration(limits.span_ms);
+            return Err(RuleFilesError::History { rule, needed, kept });
+        }
+        let bytes = limits.bytes_of(SERIES, *needed_ms);
+        if bytes > limits.max_bytes {
+            return Err(RuleFilesError::HistoryBytes {
+                rule,
+                needed,
+                bytes: in_mib(bytes),
+                limit: ByteSize(limits.max_bytes as u64),
+            });
         }
         Ok(())
     }
+}
+
+/// A number of bytes, rounded up to MiB.
+fn in_mib(bytes: usize) -> ByteSize {
+    ByteSize((bytes as u64).div_ceil(1 << 20).saturating_mul(1 << 20))
+}
+
+/// The first of the rules that read furthest into the past. `offset`: of groups that name none, in milliseconds.
+///
+/// # Errors
+/// A rule reads at a fixed time.
+fn furthest(groups: &[Arc<RuleGroup>], offset: Millis) -> Result<Option<FurthestRule>, RuleFilesError> {
+    let mut furthest: Option<FurthestRule> = None;
+    for group in groups {
+        let offset = group.query_offset.unwrap_or(offset);
+        for rule in &group.rules {
+            // The present needs no history, so the look-back does not count.
+            let reached = reach(&rule.expr, 0).map_err(|why| RuleFilesError::FixedTime {
+                rule: shown(group, rule),
+                why,
+            })?;
+            if reached == 0 && offset <= PRESENT_MS {
+                continue;
+            }
+            let needed_ms = reached.saturating_add(offset);
+            if furthest.as_ref().is_none_or(|other| needed_ms > other.needed_ms) {
+                let rule = shown(group, rule);
+                furthest = Some(FurthestRule { rule, needed_ms });
+            }
+        }
+    }
+    Ok(furthest)
+}
+
+/// A rule in messages.
+fn shown(group: &RuleGroup, rule: &RuleDefinition) -> String {
+    let (RuleGroup { file, name, .. }, RuleDefinition { line, name: of, .. }) = (group, rule);
+    format!("{file}:{line}: rule `{of}` of group `{name}`")
 }
 
 /// The texts of the files, and the globs that match none.
@@ -211,7 +246,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         std::fs::write(directory.path().join("a.yaml"), text).unwrap();
         let globs = vec![format!("{}/*.yaml", directory.path().display())];
-        let rules = LoadedRules::load(&globs).unwrap();
+        let rules = LoadedRules::load(&globs, 0).unwrap();
         (directory, globs, rules)
     }
 
@@ -233,25 +268,78 @@ mod tests {
         let history = |span_ms| HistoryLimits {
             interval_ms: 1000,
             span_ms,
-            max_bytes: 1 << 20,
+            max_bytes: 256 << 20,
         };
-        assert!(rules.check_reach(Some(history(3_600_000)), 0).is_ok());
-        let error = rules
-            .check_reach(Some(history(600_000)), 0)
-            .unwrap_err()
-            .to_string();
+        assert!(rules.check_reach(Some(history(3_600_000))).is_ok());
+        let error = rules.check_reach(Some(history(600_000))).unwrap_err().to_string();
         for part in ["a.yaml:4", "hits:rate1h", "1h", "10m", "history::retention"] {
             assert!(error.contains(part), "{part}: {error}");
         }
-        let error = rules.check_reach(None, 0).unwrap_err().to_string();
+        let error = rules.check_reach(None).unwrap_err().to_string();
         assert!(error.contains("no history is kept"), "{error}");
     }
 
     #[test]
     fn rules_of_the_present_need_no_history() {
-        let (_directory, _, rules) = loaded("groups: [{name: a, rules: [{alert: Down, expr: up == 0}]}]");
-        assert!(rules.check_reach(None, 0).is_ok());
-        assert!(rules.check_reach(None, 60_000).is_err());
+        let (_directory, globs, rules) = loaded("groups: [{name: a, rules: [{alert: Down, expr: up == 0}]}]");
+        assert!(rules.check_reach(None).is_ok());
+        assert_eq!(rules.needed_ms(), 0);
+        let with_offset = LoadedRules::load(&globs, 60_000).unwrap();
+        assert!(with_offset.check_reach(None).is_err());
+        assert_eq!(with_offset.needed_ms(), 60_000);
+    }
+
+    #[test]
+    fn the_rule_that_reads_furthest_counts_with_the_offset_of_its_group() {
+        let text = "groups:
+- name: a
+  query_offset: 5m
+  rules: [{record: near, expr: \"rate(x[1h])\"}, {record: nearer, expr: \"rate(x[5m])\"}]
+- name: b
+  rules: [{record: far, expr: \"rate(x[1h] offset 10m)\"}]
+";
+        let (_directory, _, rules) = loaded(text);
+        assert_eq!(rules.needed_ms(), 70 * 60_000);
+        let error = rules.check_reach(None).unwrap_err().to_string();
+        assert!(error.contains("a.yaml:6: rule `far` of group `b`"), "{error}");
+    }
+
+    #[test]
+    fn a_rule_that_the_history_has_no_room_for_is_refused_by_name() {
+        let (_directory, _, rules) = loaded(RULES);
+        let history = |max_bytes| HistoryLimits {
+            interval_ms: 1000,
+            span_ms: 3_600_000,
+            max_bytes,
+        };
+        let needed = history(0).bytes_of(SERIES, 3_600_000);
+        assert!(rules.check_reach(Some(history(needed))).is_ok());
+        let error = rules.check_reach(Some(history(1 << 20))).unwrap_err().to_string();
+        for part in [
+            "a.yaml:4",
+            "hits:rate1h",
+            "1h",
+            "1MiB",
+            "2MiB",
+            "history::max_bytes",
+        ] {
+            assert!(error.contains(part), "{part}: {error}");
+        }
+        let longer = HistoryLimits {
+            interval_ms: 10_000,
+            ..history(1 << 20)
+        };
+        assert!(rules.check_reach(Some(longer)).is_ok(), "fewer samples need less");
+    }
+
+    #[test]
+    fn a_rule_that_reads_at_a_fixed_time_is_refused() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("a.yaml");
+        std::fs::write(&path, "groups: [{name: a, rules: [{record: r, expr: x @ 1000}]}]").unwrap();
+        let error = LoadedRules::load(&[path.display().to_string()], 0);
+        let error = error.err().unwrap().to_string();
+        assert!(error.contains("rule `r` of group `a`: `@`"), "{error}");
     }
 
     #[test]
@@ -263,7 +351,7 @@ mod tests {
             "groups:\n- name: a\n  rules:\n  - alert: A\n    expr: sum(\n",
         )
         .unwrap();
-        let error = LoadedRules::load(&[path.display().to_string()]);
+        let error = LoadedRules::load(&[path.display().to_string()], 0);
         let error = error.err().unwrap().to_string();
         assert!(error.contains("bad.yaml:5"), "{error}");
     }

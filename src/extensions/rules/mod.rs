@@ -46,7 +46,7 @@ use crate::component::{
     ComponentError, ConfigType, Context, ErrorDoc, Extension, ExtensionFactory, Factory, Lifecycle, Shared,
     Stability, unix_now,
 };
-use crate::prom::catalog::millis as millis_at;
+use crate::prom::catalog::{PastNeed, millis as millis_at};
 
 /// The interval at which changed alerts are written and old recorded series expire.
 const ATTEND: Duration = Duration::from_secs(1);
@@ -114,6 +114,8 @@ struct RulesExtension {
     base: Context,
     config: Arc<RulesConfig>,
     loaded: LoadedRules,
+    /// Keeps the history as long as the rules read it, until this instance has gone.
+    _need: Arc<PastNeed>,
     engine: Arc<RuleEngine>,
     groups: RunningGroups,
     file: Mutex<Option<Arc<AlertsFile>>>,
@@ -150,7 +152,7 @@ impl ReportsRules for GroupReporter {
 
 impl RulesExtension {
     fn new(config: Arc<RulesConfig>, base: Context) -> Result<Self, ComponentError> {
-        let loaded = LoadedRules::load(&config.files);
+        let loaded = LoadedRules::load(&config.files, millis(config.query_offset));
         let loaded = loaded.map_err(|error| base.error(error.to_string()))?;
         let engine = Arc::new(RuleEngine::new(config.clone(), &base)?);
         let groups = loaded.groups.iter();
@@ -164,6 +166,7 @@ impl RulesExtension {
             }),
             base,
             config,
+            _need: engine.view.need_past(loaded.needed_ms()),
             loaded,
             engine,
             groups,
@@ -177,8 +180,7 @@ impl RulesExtension {
     }
 
     fn check_history(&self) -> Result<(), ComponentError> {
-        let history = self.engine.view.past_limits();
-        let checked = self.loaded.check_reach(history, millis(self.config.query_offset));
+        let checked = self.loaded.check_reach(self.engine.view.past_limits());
         checked.map_err(|error| self.base.error(error.to_string()))
     }
 
@@ -365,6 +367,8 @@ impl Extension for RulesExtension {
 #[async_trait]
 impl Lifecycle for RulesExtension {
     async fn start(&self) -> Result<(), ComponentError> {
+        // The memory limit, which bounds the history, is known only now.
+        self.check_history()?;
         let has_predecessor = self.adopt();
         self.open(!has_predecessor).await?;
         self.engine.recorded.limit(self.config.max_series);

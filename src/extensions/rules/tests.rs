@@ -2,6 +2,8 @@
 
 //! The extension on a live table: alerts, recorded series, and its successor.
 
+mod history;
+
 use std::fs;
 use std::sync::mpsc::{SyncSender, sync_channel};
 use std::thread;
@@ -389,13 +391,4 @@ async fn a_rule_with_more_series_than_max_alerts_fails_and_keeps_its_state() {
     });
     assert_eq!(rig.alerts().len(), 1);
     rules.stop(soon()).await;
-}
-
-#[test]
-fn rules_without_their_history_do_not_replace_those_that_run() {
-    let rig = Rig::new();
-    rig.write("groups: [{name: a, rules: [{record: far, expr: \"rate(hits_total[1h])\"}]}]");
-    let rules = rig.extension().unwrap();
-    let error = rules.check_needs().unwrap_err().to_string();
-    assert!(error.contains("rule `far` of group `a`"), "{error}");
 }

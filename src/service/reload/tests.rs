@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-//! Reloads that are refused, and the names that queries know after a reload.
+//! Reloads that are refused, and the names and the history that queries have after a reload.
 
 use std::net::{SocketAddr, TcpListener};
+use std::path::Path;
 
 use async_trait::async_trait;
 use tidegate_engine::{Attributes, Data, Value, clock};
@@ -318,4 +319,52 @@ async fn a_start_that_opens_a_log_has_five_minutes_until_the_gateway_stops() {
         assert_eq!(took, seconds, "{error}");
         running.stop(DRAIN).await;
     }
+}
+
+/// A plan with a history of no configured length, and the rules of a folder.
+fn with_history(folder: &Path) -> Plan {
+    plan(&format!(
+        "extensions:
+  admin: {{endpoint: \"127.0.0.1:0\"}}
+  rules: {{files: [\"{}/*.yaml\"]}}
+receivers: {{nop: {{}}}}
+exporters: {{nop: {{}}}}
+service:
+  extensions: [rules, admin]
+  pipelines: {{metrics: {{receivers: [nop], exporters: [nop]}}}}",
+        folder.display()
+    ))
+}
+
+#[tokio::test]
+async fn the_history_follows_the_rules_of_reloads() {
+    let folder = tempfile::tempdir().unwrap();
+    let write = |range: &str| {
+        let rule = format!("{{record: far, expr: \"rate(hits_total[{range}])\"}}");
+        let text = format!("groups: [{{name: a, rules: [{rule}]}}]");
+        std::fs::write(folder.path().join("a.yaml"), text).unwrap();
+    };
+    write("5m");
+    let plan = with_history(folder.path());
+    let shared = Arc::new(Shared::default());
+    let mut running = run(&plan, &shared).await;
+    let span = || View::of(&shared).past_limits().map(|limits| limits.span_ms);
+    assert_eq!(span(), Some(600_000));
+    for (range, expected) in [("2h", 7_200_000), ("1h", 3_600_000), ("5m", 600_000)] {
+        write(range);
+        running.reload(&plan, &plan, &[]).await.unwrap();
+        running.finish(DRAIN).await;
+        assert_eq!(span(), Some(expected), "{range}");
+    }
+    write("9999d");
+    let refused = running.reload(&plan, &plan, &[]).await;
+    let Err(ReloadError::Build(errors)) = &refused else {
+        panic!("{refused:?}");
+    };
+    let errors = texts(errors).join("\n");
+    assert!(errors.contains("rule `far` of group `a`"), "{errors}");
+    assert!(errors.contains("`history::max_bytes`"), "{errors}");
+    running.finish(DRAIN).await;
+    assert_eq!(span(), Some(600_000), "the old rules run on");
+    running.stop(DRAIN).await;
 }

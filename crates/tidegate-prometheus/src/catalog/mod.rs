@@ -25,9 +25,9 @@ pub use self::contests::{ContestOutcome, Contests, LastLifetime, Lifetime, owner
 pub use self::rivals::differing;
 pub use self::senders::{Newcomers, Senders, Times};
 pub use self::view::{
-    About, Accepted, Asked, BeforeHistory, Borrowed, Exposes, Found, HistoryPage, HistoryRule, LOAN_SAMPLES,
-    Level, MergedTables, NamedTable, QueryWarnings, SeriesPosition, SeriesStats, View, max_samples_within,
-    millis,
+    About, Accepted, Asked, BeforeHistory, Borrowed, Exposes, Found, HistoryPage, HistoryRule, KeptPast,
+    LOAN_SAMPLES, Level, MergedTables, NamedTable, PastNeed, QueryWarnings, SeriesPosition, SeriesStats,
+    View, max_past_bytes_within, max_samples_within, millis,
 };
 
 type KeyMap<V> = HashMap<Key, V, RandomState>;

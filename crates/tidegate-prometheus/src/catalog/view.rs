@@ -16,6 +16,7 @@ mod interner;
 mod listed;
 mod names;
 mod ownership;
+mod past;
 mod patient;
 mod reading;
 mod select;
@@ -34,8 +35,7 @@ use std::time::{Duration, Instant};
 use parking_lot::{Mutex, MutexGuard};
 use tidegate_engine::{Table, UnixNanos, clock};
 use tidegate_promql::{
-    History, HistoryLimits, Instant as Answer, Labels, MAX_SAMPLES, Millis, Options, Patience, Query,
-    Selection,
+    HistoryLimits, Instant as Answer, Labels, MAX_SAMPLES, Millis, Options, Patience, Query, Selection,
 };
 
 pub use self::about::About;
@@ -47,6 +47,7 @@ pub use self::exemplars::Accepted;
 pub use self::expositions::Exposes;
 use self::expositions::Exposition;
 pub use self::listed::{Found, SeriesStats};
+pub use self::past::{KeptPast, PastNeed, max_past_bytes_within};
 pub use self::sources::Level;
 use self::sources::unnamed;
 pub use self::state::NamedTable;
@@ -89,8 +90,10 @@ pub struct View {
     preferred: OnceLock<String>,
     /// The style of series that no exporter shows.
     plain: Arc<Style>,
-    /// The rules for the series whose past is kept, if one is kept.
-    past: OnceLock<Vec<HistoryRule>>,
+    /// The past that is kept, if one is kept.
+    past: OnceLock<KeptPast>,
+    /// What readers need of the past.
+    needs: Mutex<Vec<Weak<PastNeed>>>,
     senders: Arc<Senders>,
     /// The account whose limit bounds the samples of composite queries.
     memory: Arc<Account>,
@@ -154,32 +157,13 @@ impl View {
             preferred: OnceLock::new(),
             plain: Arc::default(),
             past: OnceLock::new(),
+            needs: Mutex::default(),
             senders,
             memory: shared.memory.clone(),
             attended: Mutex::default(),
             state: Mutex::new(ViewState::new(NO_PAST)),
             waiting: AtomicUsize::new(0),
         })
-    }
-
-    /// Keeps the past of series that `rules` match (no rules: all series), from now on, as [`View::record`]
-    /// samples it. Returns `false` if a past is kept already; it stays unchanged.
-    pub fn keep_past(&self, limits: HistoryLimits, rules: Vec<HistoryRule>) -> bool {
-        let is_first = self.past.set(rules).is_ok();
-        if is_first {
-            self.state().shared.history = History::new(limits);
-        }
-        is_first
-    }
-
-    /// Sets the memory limit of the past, in bytes.
-    pub fn bound_past(&self, max_bytes: usize) {
-        self.state().shared.history.bound(max_bytes);
-    }
-
-    /// The limits of the past; `None`: no past is kept.
-    pub fn past_limits(&self) -> Option<HistoryLimits> {
-        self.has_past().then(|| self.state().shared.history.limits())
     }
 
     fn has_past(&self) -> bool {
@@ -214,7 +198,7 @@ impl View {
             style: &self.plain,
             senders: &self.senders,
             now,
-            rules: self.past.get().map_or(&[], |rules| rules),
+            rules: self.past.get().map_or(&[], |past| past.rules.as_slice()),
             time: millis(clock::wall(now)),
             records,
         }
@@ -225,8 +209,12 @@ impl View {
     pub fn record(&self, now: UnixNanos, spread: Duration, rest: &mut dyn FnMut(Duration) -> bool) {
         self.update_sources(now);
         let pass = self.pass(now, self.has_past());
+        let limits = self.past_limits();
         let (arrived, total) = {
             let mut state = self.state();
+            if let Some(limits) = limits {
+                state.shared.history.keep_for(limits.span_ms);
+            }
             state.follow(pass.time);
             (state.arrived, state.len().max(1))
         };

@@ -32,6 +32,17 @@ pub struct HistoryLimits {
     pub max_bytes: usize,
 }
 
+/// Bytes for a sample of a counter, all included. A test measures fewer.
+const SAMPLE_BYTES: usize = 4;
+
+impl HistoryLimits {
+    /// The bytes of some counters that have a sample at each interval of a time in milliseconds.
+    pub fn bytes_of(&self, series: usize, span_ms: Millis) -> usize {
+        let samples = usize::try_from(span_ms / self.interval_ms.max(1)).unwrap_or(usize::MAX);
+        samples.saturating_mul(SAMPLE_BYTES).saturating_mul(series)
+    }
+}
+
 /// A series of a history; not reused while the history lives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct SeriesId(u32);
@@ -92,6 +103,12 @@ impl History {
     /// Sets the bound of all samples together, in bytes.
     pub fn bound(&mut self, max_bytes: usize) {
         self.limits.max_bytes = max_bytes;
+    }
+
+    /// Sets the time for which a sample stays, in milliseconds. A series drops samples that are too old when it gets the next
+    /// one.
+    pub fn keep_for(&mut self, span_ms: Millis) {
+        self.limits.span_ms = span_ms;
     }
 
     /// The extent of the history.

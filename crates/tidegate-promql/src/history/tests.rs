@@ -65,6 +65,30 @@ fn a_history_begins_at_its_first_sample_and_later_at_its_span() {
     assert_eq!(history.begins(200_000), Some(140_000));
 }
 
+#[test]
+fn a_span_that_grows_keeps_what_is_there_and_one_that_shrinks_frees_it() {
+    const START: Millis = 1_700_000_000;
+    let mut history = History::new(HistoryLimits {
+        span_ms: 60_000,
+        ..limits(usize::MAX)
+    });
+    let id = history.add().unwrap();
+    let append = |history: &mut History, ticks: std::ops::Range<Millis>| {
+        ticks.for_each(|tick| history.append(id, (START + tick) * 1000, tick as f64));
+    };
+    append(&mut history, 0..60);
+    history.keep_for(3_600_000);
+    append(&mut history, 60..3600);
+    assert_eq!(history.read(id, 0, Millis::MAX).len(), 3600);
+    assert_eq!(history.begins((START + 3599) * 1000), Some(START * 1000));
+    let bytes = history.bytes();
+    history.keep_for(60_000);
+    append(&mut history, 3600..3601);
+    let kept = history.read(id, 0, Millis::MAX).len();
+    assert!((61..=61 + usize::from(chunk::SAMPLES)).contains(&kept), "{kept}");
+    assert!(history.bytes() < bytes / 2, "{} of {bytes}", history.bytes());
+}
+
 fn histogram() -> impl Strategy<Value = ExponentialHistogram> {
     let side = || {
         (
@@ -186,7 +210,9 @@ fn counters_take_less_than_four_bytes_a_sample_all_included() {
         "{samples}"
     );
     let bytes = history.bytes() as f64 / samples as f64;
-    assert!(bytes < 4.0, "{bytes} bytes a sample");
+    assert!(bytes < SAMPLE_BYTES as f64, "{bytes} bytes a sample");
+    let hour = limits(usize::MAX).bytes_of(100, 3_600_000);
+    assert_eq!(hour, 100 * 3600 * SAMPLE_BYTES);
 }
 
 #[test]

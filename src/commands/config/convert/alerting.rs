@@ -7,9 +7,6 @@ use super::remote_write::{Outputs, extension, tls};
 use super::report::Report;
 use crate::config::{Entry, Node};
 
-/// The history for rules, as a value that users find and change.
-const RETENTION: &str = "10m";
-
 /// Options of `global` about rules: the name in Prometheus and the name here.
 const GLOBAL: [(&str, &str); 2] = [
     ("evaluation_interval", "interval"),
@@ -40,12 +37,11 @@ pub(super) fn take(root: &mut Node, outputs: &mut Outputs, report: &mut Report) 
     if let Some(alerting) = root.take("alerting") {
         add_alerting(&alerting, &mut options, outputs, report);
     }
-    let retention = map_of(span, [("retention", Node::of_text(RETENTION, span))]);
-    outputs.add_extension("admin", "", map_of(span, [("history", retention)]));
+    outputs.add_extension("admin", "", Node::empty_map(span));
     outputs.add_extension("rules", "", options);
-    report.note(format!(
-        "`admin` keeps a history of {RETENTION} for the rules: `tidegate validate` names those that read more"
-    ));
+    report.note(
+        "`admin` keeps the history that the rules read: `tidegate validate` names a rule that it has no room for",
+    );
     true
 }
 

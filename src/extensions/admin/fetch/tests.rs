@@ -312,3 +312,12 @@ async fn series_that_are_not_here_are_omitted() {
     let (merged, lag) = merged_tables(&admin.base.shared).unwrap();
     fetch.fetch(&merged, lag).await;
 }
+
+#[tokio::test]
+async fn a_fetch_reaches_as_far_back_as_readers_need() {
+    let admin = replica("max_bytes: 1MiB").await;
+    let need = admin.view.need_past(3_600_000);
+    let fetch = fetch(&admin, "{endpoints: [\"http://127.0.0.1:1\"]}");
+    assert_eq!(fetch.limits.span_ms, 3_600_000);
+    drop(need);
+}

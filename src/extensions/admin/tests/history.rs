@@ -158,3 +158,21 @@ async fn a_series_that_no_rule_of_the_past_matches_has_a_present_only() {
         );
     }
 }
+
+#[tokio::test]
+async fn a_history_without_a_retention_reaches_as_far_as_readers_need() {
+    const HOUR_MS: Millis = 3_600_000;
+    for (options, alone, needed) in [
+        ("", 600_000, HOUR_MS),
+        ("history: {retention: 20m}", 1_200_000, 1_200_000),
+    ] {
+        let (admin, _table) = with_table(options).await;
+        let span = || admin.view.past_limits().map(|limits| limits.span_ms);
+        assert_eq!(span(), Some(alone), "{options}");
+        let need = admin.view.need_past(HOUR_MS);
+        assert_eq!(span(), Some(needed), "{options}");
+        drop(need);
+        assert_eq!(span(), Some(alone), "{options}");
+        admin.stop(Instant::now() + Duration::from_secs(10)).await;
+    }
+}

@@ -5,6 +5,7 @@
 mod borrowed;
 mod exporters;
 mod indexed;
+mod needs;
 mod ownership;
 mod slices;
 mod steps;
@@ -17,7 +18,7 @@ use tidegate_engine::{
 };
 use tidegate_promql::{HistoryLimits, Instant, Millis, Query, SampleValue, Selection};
 
-use super::{QueryWarnings, SLICE, View, millis};
+use super::{KeptPast, QueryWarnings, SLICE, View, millis};
 use crate::catalog::testing::point;
 use tidegate_pipeline::component::testing::context;
 use tidegate_pipeline::component::{Evaluate, Shared, unix_now};
@@ -38,7 +39,7 @@ fn view_with(interval_ms: Millis) -> (Arc<View>, Arc<Shared>) {
         max_bytes: 256 << 20,
     };
     let view = View::of(&shared);
-    view.keep_past(limits, Vec::new());
+    view.keep_past(KeptPast::fixed(limits));
     (view, shared)
 }
 

@@ -51,7 +51,7 @@ fn prometheus_becomes_a_receiver_and_an_exporter_for_each_remote_write() {
         &report,
         &[
             "note: rules read the metrics of the exporter `prometheus`",
-            "note: `admin` keeps a history of 10m",
+            "note: `admin` keeps the history that the rules read",
             "note: the exporters omit labels `otel_scope_*`",
             "in.yaml:18: remote_write[0]::write_relabel_configs: not in tidegate: use `metric_relabel_configs`",
             "in.yaml:20: remote_write[1]::queue_config::max_shards: not in tidegate: use `sending_queue`",

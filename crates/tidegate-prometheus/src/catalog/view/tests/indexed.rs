@@ -9,7 +9,7 @@ use proptest::prelude::*;
 use tidegate_engine::{Attributes, Data, Histogram, Table, Temporality, UnixNanos, Value};
 use tidegate_promql::{Instant, Labels, NAME, Query, Samples};
 
-use super::super::{View, millis};
+use super::super::{KeptPast, View, millis};
 use super::{SECOND, START, record, table};
 use crate::catalog::testing::point;
 
@@ -186,7 +186,7 @@ fn view_of(shared: &Arc<tidegate_pipeline::component::Shared>) -> Arc<View> {
         span_ms: 1000,
         max_bytes: 256 << 20,
     };
-    view.keep_past(limits, Vec::new());
+    view.keep_past(KeptPast::fixed(limits));
     view
 }
 

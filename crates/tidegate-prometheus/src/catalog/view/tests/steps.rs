@@ -43,7 +43,7 @@ fn forty_steps_over_a_long_and_dense_past_take_forty_samples_a_series() {
         },
     );
     let view = View::of(&shared);
-    view.keep_past(limits, Vec::new());
+    view.keep_past(KeptPast::fixed(limits));
     let (mut one, two) = (table(&shared), table(&shared));
     for n in 0..PAST {
         let now = START + n * SECOND;
