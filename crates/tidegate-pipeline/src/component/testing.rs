@@ -183,9 +183,9 @@ pub async fn is_pending(future: impl Future) -> bool {
     tokio::time::timeout(limit, future).await.is_err()
 }
 
-/// Waits until `done` returns true, for at most 10 s.
+/// Waits until `done` returns true, for at most a minute.
 pub fn eventually(what: &str, mut done: impl FnMut() -> bool) {
-    let deadline = Instant::now() + Duration::from_secs(10);
+    let deadline = Instant::now() + Duration::from_secs(60);
     while !done() {
         assert!(Instant::now() < deadline, "timed out waiting until {what}");
         std::thread::sleep(Duration::from_millis(1));
