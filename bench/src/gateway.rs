@@ -22,7 +22,7 @@ use crate::process::Process;
 const CONFIG: &str = "config.yaml";
 
 /// The longest time of a start before we give up.
-const START_DEADLINE: Duration = Duration::from_secs(10);
+const START_DEADLINE: Duration = Duration::from_secs(60);
 
 /// Linux takes ports for port 0 from 32768 upwards by default.
 const PORTS: Range<u16> = 10_000..32_000;

@@ -4,8 +4,11 @@
 from __future__ import annotations
 
 import importlib
+import itertools
 import os
+import random
 import re
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -16,6 +19,21 @@ from typing import Any, Optional
 REAL = "prometheus_client"
 DROP_IN = "tidegate.compat.prometheus_client"
 CLIENTS = (REAL, DROP_IN)
+
+#: The numbers of the next free ports. The first is random, so that runs side by side rarely meet.
+_NUMBERS = itertools.count(random.randrange(22_000))
+
+
+def free_port() -> int:
+    """A port that no other call gets, below those that connections and listeners on port 0 get: nothing takes it meanwhile."""
+    while True:
+        port = 10_000 + next(_NUMBERS) % 22_000
+        try:
+            socket.create_server(("127.0.0.1", port)).close()
+        except OSError:
+            continue
+        return port
+
 
 _LOOP = """
 import importlib, os, sys, json

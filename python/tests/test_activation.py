@@ -52,7 +52,7 @@ def environment(program: Path, **more: str) -> dict[str, str]:
 
 
 def run(command: list[str], env: dict[str, str]) -> str:
-    done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=120)
+    done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout + done.stderr
 
@@ -67,7 +67,7 @@ def test_the_launcher_runs_scripts_and_reports_what_it_cannot_run(program: Path)
     launcher = [sys.executable, "-m", "tidegate.compat"]
     assert "requests_total 26.0" in run([*launcher, str(program)], environment(program))
     for command, status, text in (([], 2, "usage"), (["/no/such/program"], 127, "No such file")):
-        done = subprocess.run([*launcher, *command], env=environment(program), capture_output=True, text=True, timeout=60)
+        done = subprocess.run([*launcher, *command], env=environment(program), capture_output=True, text=True, timeout=300)
         assert done.returncode == status and text in done.stderr
 
 

@@ -28,12 +28,12 @@ def test_three_step_demo(client: ModuleType, registry: Any) -> None:
     server, _ = client.start_http_server(0, registry=registry)
     for _ in range(3):
         process_request(0.003)
-    page = urllib.request.urlopen(f"http://localhost:{server.server_port}", timeout=10).read().decode()
+    page = urllib.request.urlopen(f"http://localhost:{server.server_port}", timeout=60).read().decode()
     server.shutdown()
     server.server_close()
     assert "request_processing_seconds_count 3.0\n" in page
     total = registry.get_sample_value("request_processing_seconds_sum")
-    assert 0.009 <= total < 3
+    assert 0.009 <= total < 60
 
 
 def test_counter_page(client: ModuleType, registry: Any) -> None:

@@ -135,7 +135,7 @@ def test_an_exemplar_out_of_place(client: ModuleType, part: Any) -> None:
 
 
 def get(url: str, **headers: str) -> Any:
-    return urllib.request.urlopen(urllib.request.Request(url, headers=headers), timeout=10)
+    return urllib.request.urlopen(urllib.request.Request(url, headers=headers), timeout=60)
 
 
 def test_http_server(client: ModuleType, part: Any) -> None:
@@ -155,7 +155,7 @@ def test_http_server(client: ModuleType, part: Any) -> None:
         modern = get(url, Accept="application/openmetrics-text; version=1.0.0")
         assert modern.read().endswith(b"# EOF\n")
         with pytest.raises(urllib.error.HTTPError, match="405"):
-            urllib.request.urlopen(urllib.request.Request(url, method="POST", data=b""), timeout=10)
+            urllib.request.urlopen(urllib.request.Request(url, method="POST", data=b""), timeout=60)
         assert get(url + "favicon.ico").read() == b""
     finally:
         server.shutdown()

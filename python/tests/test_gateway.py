@@ -11,7 +11,6 @@ import http.client
 import os
 import re
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -19,6 +18,7 @@ from pathlib import Path
 from typing import Iterator
 
 import pytest
+from kit import free_port
 
 SERVED = """
 import os
@@ -61,16 +61,8 @@ service:
 SETUPS = ["plain", "added", "removed", "both"]
 
 
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-        assert isinstance(port, int)
-        return port
-
-
 def get(port: int, path: str) -> str:
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=5)
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
     try:
         connection.request("GET", path)
         return connection.getresponse().read().decode()
@@ -87,7 +79,7 @@ def totals(port: int) -> tuple[float, float]:
 
 def wait_until(what: str, holds: object) -> None:
     assert callable(holds)
-    until = time.monotonic() + 60
+    until = time.monotonic() + 120
     while not holds():
         assert time.monotonic() < until, what
         time.sleep(0.02)
@@ -130,7 +122,7 @@ def test_workers_of_a_server_that_forks_add_up(ports: dict[str, int], tmp_path: 
     def ask(requests: int) -> None:
         nonlocal answered
         wanted = answered + requests
-        until = time.monotonic() + 60
+        until = time.monotonic() + 120
         while answered < wanted and time.monotonic() < until:
             try:
                 assert get(port, "/") == "ok"

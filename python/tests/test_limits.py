@@ -95,7 +95,7 @@ c.labels("x" * 5000).inc()
 """
     environment = {**os.environ, "PROMETHEUS_MULTIPROC_DIR": str(tmp_path)}
     for _ in range(2):
-        subprocess.run([sys.executable, "-c", program], env=environment, check=True, timeout=120)
+        subprocess.run([sys.executable, "-c", program], env=environment, check=True, timeout=300)
     registry = client.CollectorRegistry()
     multiprocess.MultiProcessCollector(registry, tmp_path)
     found = samples(registry.collect())["c_total"]

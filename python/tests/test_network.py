@@ -15,7 +15,7 @@ from types import ModuleType
 from typing import Any, Iterator, NamedTuple, Optional
 
 import pytest
-from kit import environment_part
+from kit import environment_part, free_port
 
 #: Of `secret`, as the Pushgateway wants it.
 PASSWORD = "$2b$04$LjeW7y1ROrWE0sXDZ9FWh.UsqUoQZNq09Yfkr0a4IjHhoCgP809Yi"
@@ -65,7 +65,7 @@ def registry(client: ModuleType) -> Any:
 
 def get(url: str, context: Optional[ssl.SSLContext] = None, headers: Any = None) -> str:
     request = urllib.request.Request(url, headers=headers or {})
-    return str(urllib.request.urlopen(request, timeout=10, context=context).read().decode())
+    return str(urllib.request.urlopen(request, timeout=60, context=context).read().decode())
 
 
 def test_a_page_over_tls(client: ModuleType, registry: Any, files: Files) -> None:
@@ -113,14 +113,12 @@ class Pushgateway:
 
     def __init__(self, place: Path, web: str) -> None:
         (place / "web.yml").write_text(web)
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            self.address = "127.0.0.1:%d" % probe.getsockname()[1]
+        self.address = f"127.0.0.1:{free_port()}"
         program = environment_part("debian-unstable") / "usr/bin/prometheus-pushgateway"
         command = [program, f"--web.config.file={place / 'web.yml'}", f"--web.listen-address={self.address}", "--persistence.file="]
         self._process = subprocess.Popen(command, stderr=subprocess.DEVNULL)
         host, port = self.address.split(":")
-        until = time.monotonic() + 30
+        until = time.monotonic() + 120
         while True:
             try:
                 socket.create_connection((host, int(port)), 1).close()
@@ -154,7 +152,7 @@ def push_and_delete(client: ModuleType, registry: Any, gateway: str, read: Any, 
     client.push_to_gateway(gateway, "batch", other, key, **options)
     assert mine not in read() and 'g{instance="a b/c",job="batch"} 7\n' in read()
     client.delete_from_gateway(gateway, "batch", key, **options)
-    until = time.monotonic() + 30
+    until = time.monotonic() + 120
     while 'job="batch"' in read():  # It says that it has accepted this, and does it then.
         assert time.monotonic() < until
         time.sleep(0.01)

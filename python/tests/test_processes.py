@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Optional
 
 import pytest
-from kit import DROP_IN, Fleet
+from kit import DROP_IN, Fleet, free_port
 
 from tidegate.compat import prometheus_client as client
 from tidegate.compat.prometheus_client import multiprocess
@@ -113,6 +113,10 @@ def test_killed_workers_lose_nothing(tmp_path: Path, seed: int) -> None:
     scraper = threading.Thread(target=scrape)
     scraper.start()
     for server in servers:
+        # On a busy machine, workers begin late.
+        until = time.monotonic() + 60
+        while server.told < 1000 and time.monotonic() < until:
+            server.read_for(0.05)
         for pid in server.workers:
             server.read_for(chance.uniform(0, 0.15))
             os.kill(pid, signal.SIGKILL)
@@ -163,7 +167,7 @@ def test_multiprocessing(tmp_path: Path, method: str) -> None:
     script.write_text(textwrap.dedent(program))
     cells = tmp_path / "cells"
     environment = {**os.environ, "TIDEGATE_CELLS_DIR": str(cells)}
-    subprocess.run([sys.executable, str(script)], env=environment, check=True, timeout=120)
+    subprocess.run([sys.executable, str(script)], env=environment, check=True, timeout=300)
     assert total(cells, l="x") == 2 + 1000 + 200
 
 
@@ -201,7 +205,7 @@ def test_a_fork_of_a_fork_and_threads_that_count_meanwhile(tmp_path: Path) -> No
     """
     environment = {**os.environ, "TIDEGATE_CELLS_DIR": str(tmp_path)}
     command = [sys.executable, "-c", textwrap.dedent(program)]
-    made = subprocess.run(command, env=environment, check=True, timeout=120, capture_output=True, text=True).stdout
+    made = subprocess.run(command, env=environment, check=True, timeout=300, capture_output=True, text=True).stdout
     assert total(tmp_path) == int(made) + 20 * 1500
 
 
@@ -294,24 +298,21 @@ def child_exit(server, worker):
 
 def test_gunicorn(tmp_path: Path) -> None:
     import http.client
-    import socket
 
     (tmp_path / "served.py").write_text(GUNICORN)
     (tmp_path / "hooks.py").write_text(HOOKS)
     cells = tmp_path / "cells"
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    port = free_port()
     command = [sys.executable, "-m", "gunicorn", "--preload", "--workers", "2", "--max-requests", "40"]
     command += ["--bind", f"127.0.0.1:{port}", "--config", "hooks.py", "served:app"]
     environment = {**os.environ, "PROMETHEUS_MULTIPROC_DIR": str(cells)}
     server = subprocess.Popen(command, cwd=tmp_path, env=environment, stderr=subprocess.DEVNULL)
     answered = 0
     try:
-        until = time.monotonic() + 60
+        until = time.monotonic() + 180
         while answered < 200 and time.monotonic() < until:
             try:
-                connection = http.client.HTTPConnection("127.0.0.1", port, timeout=5)
+                connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
                 connection.request("GET", "/")
                 assert connection.getresponse().read() == b"ok"
                 answered += 1

@@ -41,7 +41,7 @@ def agents(request: pytest.FixtureRequest, tmp_path: Path) -> Agents:
         "PYTHONPATH": os.pathsep.join([f"{testenv}/nixl-{request.param}", f"{testenv}/python"]),
     }
     command = [sys.executable, str(DRIVER)]
-    done = subprocess.run(command, env=environment, check=True, timeout=90, stdout=subprocess.PIPE, text=True)
+    done = subprocess.run(command, env=environment, check=True, timeout=300, stdout=subprocess.PIPE, text=True)
     return Agents(tmp_path, json.loads(done.stdout.splitlines()[-1])["agents"])
 
 
@@ -132,7 +132,7 @@ def test_stores_hold_what_living_agents_did(tmp_path: Path) -> None:
         assert totals["agent_memory_registered"].unit == "By" and totals["agent_memory_registered"].last
         assert store.alive() and store.last_update_ns and store.identity.pid == driver.pid
         assert store.identity.owner_uid == os.getuid()
-    driver.communicate(timeout=60)
+    driver.communicate(timeout=180)
     assert not any(store.alive() for store in found)
 
 

@@ -14,7 +14,7 @@ import time
 import urllib.error
 import urllib.request
 from pathlib import Path
-from typing import AsyncIterator, Callable, Iterator, Optional
+from typing import Any, AsyncIterator, Callable, Iterator, Optional
 
 import pytest
 
@@ -196,7 +196,7 @@ def test_composites() -> None:
 
 
 def wait_for(what: Callable[[], bool]) -> None:
-    until = time.monotonic() + 30
+    until = time.monotonic() + 120
     while not what():
         assert time.monotonic() < until
         time.sleep(0.002)
@@ -294,7 +294,7 @@ def test_watching() -> None:
         return seen
 
     gauge.set(1)
-    seen = asyncio.run(asyncio.wait_for(watch(), 30))
+    seen = asyncio.run(asyncio.wait_for(watch(), 120))
     assert seen == [1, 2, 3]
     for groups in composite.watch():
         assert groups[0].value is not None and groups[0].value >= 3
@@ -320,18 +320,28 @@ def test_queries_over_the_recent_past() -> None:
     gauge = registry.register(Gauge("help", name="depth"))
     counter = registry.register(Counter("help", name="work"))
     registry.record(every=0.01, keep=60)
+
+    def recorded() -> float:
+        try:
+            found: Any = registry.query("count_over_time(depth[1m])")
+        except ValueError:
+            return 0
+        return float(found[0][1]) if found else 0
+
     for value in range(10):
         gauge.set(value)
         counter.inc(3)
-        time.sleep(0.03)
-    ((_, low),) = registry.query("min_over_time(depth[30s])")
-    ((_, high),) = registry.query("max_over_time(depth[30s])")
-    ((_, mean),) = registry.query("avg_over_time(depth[30s])")
-    assert (low, high) == (0, 9) and 3 < mean < 6
-    ((_, count),) = registry.query("count_over_time(work_total[30s])")
+        # One of these is recorded after the change, also on a busy machine.
+        before = recorded()
+        wait_for(lambda: recorded() >= before + 2)
+    ((_, low),) = registry.query("min_over_time(depth[1m])")
+    ((_, high),) = registry.query("max_over_time(depth[1m])")
+    ((_, mean),) = registry.query("avg_over_time(depth[1m])")
+    assert (low, high) == (0, 9) and 0 < mean < 9
+    ((_, count),) = registry.query("count_over_time(work_total[1m])")
     assert count > 10
-    ((labels, samples),) = registry.query("depth[30s]")
-    assert labels == {"__name__": "depth"} and abs(samples[-1][0] - time.time()) < 5
+    ((labels, samples),) = registry.query("depth[1m]")
+    assert labels == {"__name__": "depth"} and abs(samples[-1][0] - time.time()) < 60
 
 
 def test_a_shared_directory_over_forks(tmp_path: Path) -> None:
@@ -357,7 +367,7 @@ def test_a_shared_directory_over_forks(tmp_path: Path) -> None:
         print(registry.value("c"))
     """
     command = [sys.executable, "-c", textwrap.dedent(program), str(tmp_path)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
     assert done.stdout.split() == ["32", "2", "32.0", "32"]
 
@@ -383,7 +393,7 @@ def test_a_fork_while_another_thread_reads_the_directory(tmp_path: Path) -> None
         reader.join()
     """
     command = [sys.executable, "-c", textwrap.dedent(program), str(tmp_path)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
 
 
@@ -407,17 +417,17 @@ def test_serving() -> None:
     component(registry)
     server = registry.serve(0)
     url = f"{server.url}/metrics"
-    assert urllib.request.urlopen(url, timeout=10).read().decode() == registry.expose()
+    assert urllib.request.urlopen(url, timeout=60).read().decode() == registry.expose()
     request = urllib.request.Request(url, headers={"Accept": "application/openmetrics-text"})
-    assert urllib.request.urlopen(request, timeout=10).read().endswith(b"# EOF\n")
+    assert urllib.request.urlopen(request, timeout=60).read().endswith(b"# EOF\n")
     server.close()
     with pytest.raises(urllib.error.URLError):
-        urllib.request.urlopen(url, timeout=10)
+        urllib.request.urlopen(url, timeout=60)
 
 
 def _status(url: str) -> int:
     try:
-        return int(urllib.request.urlopen(url, timeout=10).status)
+        return int(urllib.request.urlopen(url, timeout=60).status)
     except urllib.error.HTTPError as error:
         return error.code
 

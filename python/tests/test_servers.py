@@ -10,7 +10,6 @@ from __future__ import annotations
 import http.client
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -18,7 +17,7 @@ from pathlib import Path
 from typing import Iterator
 
 import pytest
-from kit import environment_part
+from kit import environment_part, free_port
 
 from tidegate.compat.prometheus_client.parser import text_string_to_metric_families
 
@@ -113,9 +112,7 @@ class Server:
         (place / "asgi.py").write_text(ASGI)
         (place / "wsgi.py").write_text(WSGI)
         (place / "hooks.py").write_text(HOOKS)
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            self.port = probe.getsockname()[1]
+        self.port = free_port()
         commands = {
             "uvicorn": ["uvicorn", "asgi:app", "--workers", "3", "--port", str(self.port), "--log-level", "error"],
             "gunicorn": ["gunicorn", "wsgi:app", "--workers", "3", "--bind", f"127.0.0.1:{self.port}", "--config", "hooks.py"],
@@ -131,9 +128,9 @@ class Server:
 
     def get(self, path: str) -> str:
         """An answer, asked for until there is one. Requests that were counted without an answer are unknown."""
-        until = time.monotonic() + 60
+        until = time.monotonic() + 120
         while True:
-            connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=10)
+            connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
             try:
                 connection.request("GET", path)
                 return connection.getresponse().read().decode()

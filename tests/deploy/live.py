@@ -10,6 +10,7 @@ What reads them: a Prometheus, and a gateway with `config/watch-gateways.yaml`.
 import http.server
 import json
 import os
+import random
 import re
 import socket
 import subprocess
@@ -52,7 +53,7 @@ service:
 """
 
 
-def wait_for(what: str, condition: Callable[[], Any], seconds: float = 40) -> Any:
+def wait_for(what: str, condition: Callable[[], Any], seconds: float = 90) -> Any:
     """The first true result of a condition."""
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
@@ -63,14 +64,20 @@ def wait_for(what: str, condition: Callable[[], Any], seconds: float = 40) -> An
 
 
 class Ports:
-    """Ports that are free, each given once."""
+    """Ports that are free, each given once. They lie below those that connections and listeners on port 0 get: nothing takes
+    them before their gateways do."""
 
     def __init__(self) -> None:
         self.held: list[socket.socket] = []
 
     def address(self) -> str:
-        self.held.append(socket.create_server(("127.0.0.1", 0)))
-        return f"127.0.0.1:{self.held[-1].getsockname()[1]}"
+        while True:
+            port = random.randrange(10_000, 32_000)
+            try:
+                self.held.append(socket.create_server(("127.0.0.1", port)))
+            except OSError:
+                continue
+            return f"127.0.0.1:{port}"
 
     def release(self) -> None:
         while self.held:
@@ -87,7 +94,7 @@ class Reader:
         """The data of an answer. An error of the API is an assertion, with its text."""
         url = f"http://{self.address}/api/v1/{path}?{urllib.parse.urlencode(parameters, doseq=True)}"
         try:
-            with urllib.request.urlopen(url, timeout=10) as answer:
+            with urllib.request.urlopen(url, timeout=60) as answer:
                 return json.load(answer)["data"]
         except urllib.error.HTTPError as error:
             raise AssertionError(f"{self.name}: {parameters}: {error.read().decode()}") from error
@@ -247,7 +254,7 @@ class Fleet:
 def page(url: str) -> str:
     """The page, or nothing while nobody serves it."""
     try:
-        with urllib.request.urlopen(url, timeout=10) as answer:
+        with urllib.request.urlopen(url, timeout=60) as answer:
             return str(answer.read(), "utf-8")
     except OSError:
         return ""
@@ -265,5 +272,5 @@ def post(address: str, signal: str, count: int) -> None:
     resource = {"attributes": [{"key": "service.name", "value": {"stringValue": "jobs"}}, {"key": "service.instance.id", "value": {"stringValue": "a"}}]}
     body = json.dumps({resources: [{"resource": resource, scopes: [content]}]}).encode()
     request = urllib.request.Request(f"http://{address}/v1/{signal}", body, {"Content-Type": "application/json"})
-    with urllib.request.urlopen(request, timeout=5) as answer:
+    with urllib.request.urlopen(request, timeout=20) as answer:
         answer.read()

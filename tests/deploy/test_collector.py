@@ -93,7 +93,7 @@ def test_the_pod_of_the_defaults_is_ready_and_takes_otlp(tmp_path: Path) -> None
 
     def get(port: int, path: str) -> str:
         try:
-            with urllib.request.urlopen(f"http://{address}:{port}{path}", timeout=5) as answer:
+            with urllib.request.urlopen(f"http://{address}:{port}{path}", timeout=60) as answer:
                 return answer.read().decode() or "ready"
         except OSError:
             return ""

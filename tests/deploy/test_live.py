@@ -22,7 +22,7 @@ each_reader = pytest.mark.parametrize("reader", [0, 1], ids=["gateway", "prometh
 FIRING = {"TidegateDropsItems", "TidegateDestinationFails", "TidegateQueueFills", "TidegateClusterPartial"}
 
 # The most seconds until all gateways have data; some are enough, unless the machine has much else to do.
-SECONDS = 40
+SECONDS = 120
 
 # What Grafana puts into a query for a graph of the last 10 s: 4 scrapes, and one more for the edges.
 SPAN = 10

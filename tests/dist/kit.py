@@ -2,12 +2,13 @@
 
 """What the tests of packages share: the packages, roots to install them in, and gateways."""
 
+import itertools
 import os
+import random
 import re
 import shutil
 import socket
 import subprocess
-import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -19,6 +20,9 @@ import pytest
 ROOT = Path(__file__).parents[2]
 SYSTEMD = ROOT / "deploy/systemd"
 (VERSION,) = re.findall(r'^version = "(.+)"', (ROOT / "Cargo.toml").read_text(), re.MULTILINE)
+
+# The numbers of the next free ports. The first is random, so that runs side by side rarely meet.
+NUMBERS = itertools.count(random.randrange(22_000))
 
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root may install packages in a root directory")
 
@@ -108,11 +112,15 @@ def files(root: Path) -> dict[str, Path]:
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports of which no two are equal."""
-    listeners = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    ports = [int(listener.getsockname()[1]) for listener in listeners]
-    for listener in listeners:
-        listener.close()
+    """Ports that no other call gets, below those that connections and listeners on port 0 get: nothing takes them meanwhile."""
+    ports: list[int] = []
+    while len(ports) < count:
+        port = 10_000 + next(NUMBERS) % 22_000
+        try:
+            socket.create_server(("127.0.0.1", port)).close()
+        except OSError:
+            continue
+        ports.append(port)
     return ports
 
 
@@ -124,15 +132,15 @@ def free_port() -> int:
 def get(url: str) -> str | None:
     """The page, or nothing if none is there with status 200."""
     try:
-        with urllib.request.urlopen(url, timeout=10) as answer:
+        with urllib.request.urlopen(url, timeout=60) as answer:
             return str(answer.read(), "utf-8")
-    except (urllib.error.URLError, ConnectionError):
+    except OSError:
         return None
 
 
 def wait_for(process: subprocess.Popen[str], url: str, part: str) -> str:
     """The page, as soon as it has the part. The process must not end before."""
-    for _ in range(600):
+    for _ in range(3000):
         page = get(url)
         if page is not None and part in page:
             return page
@@ -152,7 +160,7 @@ def running(*command: str | Path, **options: Any) -> Iterator[subprocess.Popen[s
     try:
         yield process
         process.terminate()
-        said = process.communicate(timeout=30)
+        said = process.communicate(timeout=120)
         assert process.returncode == 0, said
     finally:
         if process.poll() is None:

@@ -63,7 +63,7 @@ class Scaler:
             request_serializer=lambda message: message.SerializeToString(),
             response_deserializer=MESSAGES[answer].FromString,
         )
-        return call(request, timeout=20)
+        return call(request, timeout=60)
 
     def value(self, **trigger: str) -> float:
         """The value that KEDA divides by the target of a trigger."""

@@ -72,7 +72,7 @@ parser.add_argument("--data", type=str.encode)
 parser.add_argument("url")
 asked = parser.parse_args()
 headers = dict(header.split(": ", 1) for header in asked.header)
-with urllib.request.urlopen(urllib.request.Request(asked.url, asked.data, headers), timeout=10) as answer:
+with urllib.request.urlopen(urllib.request.Request(asked.url, asked.data, headers), timeout=60) as answer:
     print(answer.read().decode())
 """
 GREP = """#!/usr/bin/env python3
@@ -85,7 +85,7 @@ sys.stdout.writelines(line for line in sys.stdin if re.search(pattern, line))
 
 # The gateway answers a moment after its start, so a user asks again.
 UNTIL = """
-for attempt in $(seq 300); do
+for attempt in $(seq 1000); do
   answer=$({command}) || true
   [ "$answer" = '{expected}' ] && break
   sleep 0.1

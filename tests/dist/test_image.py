@@ -153,7 +153,7 @@ def send(url: str, value: int) -> None:
     gauge = {"name": "queue_depth", "gauge": {"dataPoints": [{"timeUnixNano": str(time.time_ns()), "asInt": str(value)}]}}
     body = json.dumps({"resourceMetrics": [{"scopeMetrics": [{"metrics": [gauge]}]}]}).encode()
     request = urllib.request.Request(url, body, {"Content-Type": "application/json"})
-    with urllib.request.urlopen(request, timeout=10) as answer:
+    with urllib.request.urlopen(request, timeout=60) as answer:
         answer.read()
 
 

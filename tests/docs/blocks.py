@@ -13,7 +13,9 @@
 their output, and each line of `promql` is a query.
 """
 
+import itertools
 import os
+import random
 import re
 import socket
 import subprocess
@@ -40,7 +42,10 @@ POINT = re.compile(r"(?m)^ *(?:[-*]|\d+\.) ")
 VARIABLE = re.compile(r"hostname=\"[^\"]*\"|\d+(?:[.,]\d+)*")
 
 # A page may have to wait until a value is there.
-SOON = 30.0
+SOON = 90.0
+
+# The numbers of the next free ports. The first is random, so that runs side by side rarely meet.
+NUMBERS = itertools.count(random.randrange(22_000))
 
 # A configuration for the parts that documents show.
 BASE = """
@@ -95,9 +100,14 @@ def code_without_language(document: Path) -> list[int]:
 
 
 def free_port() -> int:
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return int(listener.getsockname()[1])
+    """A port that no other call gets, below those that connections and listeners on port 0 get: nothing takes it meanwhile."""
+    while True:
+        port = 10_000 + next(NUMBERS) % 22_000
+        try:
+            socket.create_server(("127.0.0.1", port)).close()
+        except OSError:
+            continue
+        return port
 
 
 def pattern(expected: str) -> re.Pattern[str]:
@@ -121,13 +131,13 @@ def pattern_of_line(line: str) -> str:
 
 
 def terminate(*processes: subprocess.Popen[bytes]) -> None:
-    """Ends processes by SIGTERM. Kills those that still run after 30 s, and fails."""
+    """Ends processes by SIGTERM. Kills those that still run after 90 s, and fails."""
     for process in processes:
         # A shell that starts the tests in the background has them ignore SIGINT, and so do their programs.
         process.terminate()
     try:
         for process in processes:
-            process.wait(timeout=30)
+            process.wait(timeout=90)
     finally:
         for process in processes:
             process.kill()
@@ -211,7 +221,7 @@ class Page:
 
     def finished(self, command: list[str]) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
-            command, cwd=self.work, env=self.environment, capture_output=True, text=True, timeout=60, check=False
+            command, cwd=self.work, env=self.environment, capture_output=True, text=True, timeout=180, check=False
         )
 
     def start(self, name: str, text: str) -> None:

@@ -98,7 +98,7 @@ class Guide(Page):
         while True:
             now = time.time()
             form = urllib.parse.urlencode({"query": query, "start": now - 60, "end": now, "step": 1})
-            with urllib.request.urlopen(f"http://{address}/api/v1/query_range", form.encode(), timeout=30) as answer:
+            with urllib.request.urlopen(f"http://{address}/api/v1/query_range", form.encode(), timeout=60) as answer:
                 result = json.load(answer)["data"]["result"]
             shown = [f"{labels_of(series['metric'])}  {series['values'][-1][1]}" for series in result]
             if sorted(shown) == sorted(expected.splitlines()):

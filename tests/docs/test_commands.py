@@ -239,7 +239,7 @@ def has_in_order(command: list[str], name: list[str]) -> bool:
 @functools.cache
 def parsed(arguments: tuple[str, ...]) -> list[str]:
     """What the parser of the binary says of a command line: `--help` at its end keeps the command from running."""
-    result = subprocess.run([BINARY, *arguments, "--help"], capture_output=True, text=True, timeout=30, check=False)
+    result = subprocess.run([BINARY, *arguments, "--help"], capture_output=True, text=True, timeout=120, check=False)
     return [] if result.returncode == 0 else [result.stderr]
 
 
@@ -439,7 +439,7 @@ def merged(old: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:
 
 
 def validated(file: Path) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([BINARY, "validate", "--config", file], capture_output=True, text=True, timeout=60, check=False)
+    return subprocess.run([BINARY, "validate", "--config", file], capture_output=True, text=True, timeout=120, check=False)
 
 
 # docs/commands.md

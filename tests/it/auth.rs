@@ -125,7 +125,7 @@ fn a_tenant_s_name_travels_with_its_data_and_never_with_another_s() {
 receivers:
   otlp: {{protocols: {{http: {{endpoint: \"127.0.0.1:{own}\", include_metadata: [x-tenant]}}}}}}
 processors:
-  batch: {{timeout: 300ms}}
+  batch: {{timeout: 3s}}
 exporters:
   otlp: {{endpoint: \"127.0.0.1:{}\", tls: {{insecure: true}}, auth: {{authenticator: headers_setter}}}}
 service:

@@ -225,8 +225,9 @@ fn show(server: &Target, waiting: u32, requests: u32) {
 
 #[test]
 fn an_autoscaler_is_told_the_truth_while_servers_die_and_come_back() {
-    let (a, b) = (server(0, 100, 100), server(0, 0, 100));
-    let ports = [a.port(), b.port()];
+    // Nobody else gets the ports while a server is away.
+    let ports = [free_port(), free_port()];
+    let (a, b) = (server(ports[0], 100, 100), server(ports[1], 0, 100));
     let (admin, exporter) = (free_port(), free_port());
     let yaml = include_str!("../../config/autoscaling.yaml");
     let directory = tempfile::tempdir().expect("a folder");
@@ -261,11 +262,10 @@ fn an_autoscaler_is_told_the_truth_while_servers_die_and_come_back() {
     let cache = faces.composite("kv_usage");
     assert_eq!(cache["max"].as_f64(), cache["value"].as_f64(), "{cache}");
     let instance = format!("instance=\"127.0.0.1:{}\"", ports[0]);
-    let exposed = faces.exposed("vllm:num_requests_waiting");
-    assert!(
-        exposed.len() == 2 && exposed.iter().any(|(labels, _)| labels.contains(&instance)),
-        "{exposed:?}"
-    );
+    wait_until(SOON, "the exporter shows both servers", || {
+        let exposed = faces.exposed("vllm:num_requests_waiting");
+        exposed.len() == 2 && exposed.iter().any(|(labels, _)| labels.contains(&instance))
+    });
 
     // One dies: the answers give the rest, and say that it is partial.
     drop(a);
@@ -286,8 +286,10 @@ fn an_autoscaler_is_told_the_truth_while_servers_die_and_come_back() {
     drop(b);
     faces.wait("both servers are dead", "stale", None, (0, 2));
     faces.nobody_knows();
-    let ups = faces.exposed("up").iter().map(|(_, up)| *up).collect::<Vec<_>>();
-    assert_eq!(ups, [0.0, 0.0]);
+    wait_until(SOON, "the exporter shows that both are down", || {
+        let ups = faces.exposed("up").iter().map(|(_, up)| *up).collect::<Vec<_>>();
+        ups == [0.0, 0.0]
+    });
 
     // One is back.
     let _b = server(ports[1], 12, 120);

@@ -201,7 +201,7 @@ fn values_after_a_clock_step_are_right_again_or_not_fresh() {
     assert!(why.contains("too far ahead of the gateway's clock"), "{why}");
     (0..2).for_each(|_| drop(scene.push()));
     let state = |scene: &Scene| [scene.explain("hits_total").1, scene.composite().1];
-    assert_eq!(state(&scene), ["stale", "stale"]);
+    wait_until(SOON, "both are stale", || state(&scene) == ["stale", "stale"]);
     scene.offset = 0;
     scene.recover("after a day ahead");
     wait_until(SOON, "points from the future are counted", || {
@@ -212,17 +212,16 @@ fn values_after_a_clock_step_are_right_again_or_not_fresh() {
     let (rejected, why) = scene.push();
     assert_eq!((rejected, why.contains("not newer")), (2, true), "{why}");
     (0..2).for_each(|_| drop(scene.push()));
-    assert_eq!(state(&scene), ["stale", "stale"]);
+    wait_until(SOON, "both are stale", || state(&scene) == ["stale", "stale"]);
     scene.recover("after an hour back");
     scene.offset = 0;
     scene.recover("back");
     wait_until(SOON, "streams that went on are counted", || {
         scene.anomalies("reanchored") == 2.0
     });
-    assert_eq!(
-        scene.dropped("future") + scene.dropped("late"),
-        scene.refused as f64
-    );
+    wait_until(SOON, "each refused point is counted", || {
+        scene.dropped("future") + scene.dropped("late") == scene.refused as f64
+    });
     let ledgers = Ledgers::agreed(&scene.gateway, scene.queries.port());
     let sent = scene.sent as u64;
     assert_eq!(ledgers.of("receivers::otlp", "metrics"), [("accepted", sent)]);

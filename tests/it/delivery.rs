@@ -429,7 +429,7 @@ fn batches_are_filled_by_splitting_requests() {
     let (sink, port) = (OtlpSink::start(), free_port());
     let mut gateway = Gateway::start(&format!(
         "receivers: {{otlp: {{protocols: {{http: {{endpoint: \"127.0.0.1:{port}\"}}}}}}}}
-processors: {{batch: {{send_batch_size: 100, send_batch_max_size: 100, timeout: 500ms}}}}
+processors: {{batch: {{send_batch_size: 100, send_batch_max_size: 100, timeout: 5s}}}}
 exporters: {{otlphttp: {{endpoint: \"{}\", sending_queue: {{num_consumers: 1}}}}}}
 service: {{pipelines: {{metrics: {{receivers: [otlp], processors: [batch], exporters: [otlphttp]}}}}}}
 ",

@@ -143,7 +143,7 @@ fn senders_destinations_metrics_and_api_agree_on_drops() {
     };
     let filter = "filter: {metrics: {exclude: {match_type: strict, metric_names: [noise]}}}";
     let busy = "sending_queue: {queue_size: 1, num_consumers: 1, on_full: drop}, \
-                retry_on_failure: {initial_interval: 100ms, max_interval: 100ms, randomization_factor: 0}";
+                retry_on_failure: {initial_interval: 300ms, max_interval: 300ms, randomization_factor: 0}";
     for delivery in [
         Delivery {
             reason: "filtered",

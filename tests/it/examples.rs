@@ -254,7 +254,7 @@ fn quickstart_serves_a_simulated_node_and_stops_soon_after_ctrl_c() {
     let status = child.wait().expect("it ends");
     assert!(status.success(), "{status}");
     assert!(
-        asked.elapsed() < Duration::from_secs(10),
+        asked.elapsed() < Duration::from_secs(20),
         "it took {:?}",
         asked.elapsed()
     );

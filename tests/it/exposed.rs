@@ -92,7 +92,7 @@ fn pair(chosen: Option<&str>) -> Pair {
 receivers:
   otlp: {{protocols: {{http: {{endpoint: \"127.0.0.1:{otlp}\"}}}}}}
 processors:
-  composite: {{composites: [{{name: warmest, metric: room.temperature, function: max, across: max, window: 10s}}]}}
+  composite: {{composites: [{{name: warmest, metric: room.temperature, function: max, across: max, window: 5m}}]}}
   aggregate: {{rules: [{{match: {{name: \"regex:requests|latency|size\"}}}}]}}
 exporters:
   prometheus/a: {{endpoint: \"127.0.0.1:{a}\", namespace: a}}
@@ -288,7 +288,7 @@ receivers:
   prometheus:
     config:
       scrape_configs:
-        - {{job_name: app, scrape_interval: 2s, static_configs: [{{targets: ['{}'], labels: {{rack: r1}}}}]}}
+        - {{job_name: app, scrape_interval: 15s, static_configs: [{{targets: ['{}'], labels: {{rack: r1}}}}]}}
 exporters:
   prometheus: {{endpoint: \"127.0.0.1:{port}\"}}
 service:

@@ -70,7 +70,7 @@ fn servers_scrape_over_tls_and_only_with_the_password() {
     let scrape = rig.scrape;
     for release in Release::ALL {
         let target = format!(
-            "scheme: https, scrape_interval: 200ms, scrape_timeout: 200ms, tls_config: {{ca_file: {certificate:?}}}, \
+            "scheme: https, scrape_interval: 1s, scrape_timeout: 1s, tls_config: {{ca_file: {certificate:?}}}, \
              static_configs: [{{targets: [\"127.0.0.1:{scrape}\"]}}]"
         );
         let server = Prometheus::start_release(
@@ -84,8 +84,10 @@ fn servers_scrape_over_tls_and_only_with_the_password() {
         );
         server.wait_for_value("http_hits_total{http_method=\"GET\"}", 7.0);
         server.wait_for_value("up{job=\"unknown\"}", 0.0);
-        let errors = server.targets().to_string();
-        assert!(errors.contains("401"), "{errors}");
+        // On a busy machine, a scrape may fail for its time.
+        wait_until(SOON, "the server was told that it is unknown", || {
+            server.targets().to_string().contains("401")
+        });
     }
     let said = rig.gateway.stop();
     assert!(!said.contains("s3cr3t") && !said.contains("wr0ng"), "{said}");
@@ -107,7 +109,7 @@ fn utf8_names_reach_a_server_that_knows_them_and_others_get_escaped_ones() {
             release,
             &format!(
                 "scrape_configs:
-  - {{job_name: a, scrape_interval: 200ms, scrape_timeout: 200ms, static_configs: [{{targets: [\"127.0.0.1:{}\"]}}],
+  - {{job_name: a, scrape_interval: 1s, scrape_timeout: 1s, static_configs: [{{targets: [\"127.0.0.1:{}\"]}}],
       {protocols}}}
 ",
                 rig.scrape
@@ -132,7 +134,7 @@ fn the_newest_server_gets_its_names_escaped_as_it_is_configured() {
             &format!(
                 "scrape_configs:
   - {{job_name: a, metric_name_validation_scheme: legacy, metric_name_escaping_scheme: {scheme}, {TEXT},
-      scrape_interval: 200ms, scrape_timeout: 200ms, static_configs: [{{targets: [\"127.0.0.1:{}\"]}}]}}
+      scrape_interval: 1s, scrape_timeout: 1s, static_configs: [{{targets: [\"127.0.0.1:{}\"]}}]}}
 ",
                 rig.scrape
             ),

@@ -171,16 +171,18 @@ fn totals_of_older_builds_are_shown_and_continue() {
     }
 }
 
-/// The names of all spans that arrived.
+/// The names of all spans that arrived, sorted, as requests may overtake each other.
 fn spans(sink: &OtlpSink) -> Vec<String> {
     let resources = sink.traces().into_iter().flat_map(|all| all.resource_spans);
     let spans = resources
         .flat_map(|all| all.scope_spans)
         .flat_map(|all| all.spans);
-    spans.map(|span| span.name).collect()
+    let mut names: Vec<String> = spans.map(|span| span.name).collect();
+    names.sort_unstable();
+    names
 }
 
-/// The texts of all log records that arrived.
+/// The texts of all log records that arrived, sorted, as requests may overtake each other.
 fn records(sink: &OtlpSink) -> Vec<String> {
     let resources = sink.logs().into_iter().flat_map(|all| all.resource_logs);
     let records = resources
@@ -190,7 +192,9 @@ fn records(sink: &OtlpSink) -> Vec<String> {
         any_value::Value::StringValue(text) => Some(text),
         _ => None,
     });
-    texts.collect()
+    let mut texts: Vec<String> = texts.collect();
+    texts.sort_unstable();
+    texts
 }
 
 /// The increases of `requests` that arrived: start and end in seconds after [`BEGIN`], and the value.

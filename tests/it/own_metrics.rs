@@ -92,7 +92,7 @@ fn batch_sizes_are_equal_on_the_page_in_the_push_and_at_the_peer() {
         "{{otlp: {{endpoint: \"127.0.0.1:{}\", tls: {{insecure: true}}, compression: none}}}}",
         data.port()
     );
-    let batch = "send_batch_size: 100, send_batch_max_size: 100, timeout: 300ms";
+    let batch = "send_batch_size: 100, send_batch_max_size: 100, timeout: 5s";
     let gateway = Gateway::start(&config(receiver, batch, &exporter, own, push.port()));
     // 600 records fill six requests, and 10 wait for more that do not come.
     let mut sent_bytes: usize = (0..10).map(|_| send(receiver, 60, "a")).sum();
@@ -103,7 +103,9 @@ fn batch_sizes_are_equal_on_the_page_in_the_push_and_at_the_peer() {
 
     let batch = ["processor=\"batch\""];
     wait_until(SOON, "the last request is booked", || {
-        value(&page(own), "otelcol_exporter_sent_log_records", &[]) == 610.0
+        let shown = page(own);
+        value(&shown, "otelcol_exporter_sent_log_records", &[]) == 610.0
+            && value(&shown, "otelcol_exporter_queue_size", &[]) == 0.0
     });
     let shown = page(own);
     let counts = [
@@ -134,7 +136,7 @@ fn batch_sizes_are_equal_on_the_page_in_the_push_and_at_the_peer() {
     let stage = ["processor=\"batch\"", "pipeline=\"logs\"", "otel_signal=\"logs\""];
     let (passes, seconds) = measured(&shown, "otelcol_processor_internal_duration", &stage);
     assert_eq!(passes, 11.0);
-    assert!((0.0..1.0).contains(&seconds), "{seconds}");
+    assert!((0.0..10.0).contains(&seconds), "{seconds}");
     let port = format!("server_port=\"{receiver}\"");
     let served = [
         "server_address=\"127.0.0.1\"",
@@ -260,12 +262,14 @@ fn senders_are_counted_and_a_retry_is_not_another_request() {
 #[test]
 fn a_queue_says_what_it_holds_of_each_signal() {
     let (data, receiver) = (OtlpSink::start(), free_port());
-    data.trouble([Trouble::Delay(Duration::from_secs(2))]);
+    // Long enough for a busy machine to look meanwhile.
+    data.trouble([Trouble::Delay(Duration::from_secs(8))]);
     let gateway = Gateway::start(&format!(
         "receivers: {{otlp: {{protocols: {{http: {{endpoint: \"127.0.0.1:{receiver}\"}}}}}}}}
 exporters:
   otlp:
     endpoint: \"{}\"
+    timeout: 1m
     sending_queue: {{num_consumers: 1, queue_size: 10, sizer: items}}
 service:
   pipelines:

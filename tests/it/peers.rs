@@ -257,7 +257,7 @@ fn both_prometheus_servers_scrape_the_node_exporter_and_the_pushgateway() {
         let server = Prometheus::start_release(
             release,
             &format!(
-                "global: {{{}scrape_interval: 200ms, scrape_timeout: 200ms}}
+                "global: {{{}scrape_interval: 1s, scrape_timeout: 1s}}
 scrape_configs: [{{job_name: peers, honor_labels: true, static_configs: [{{targets: {targets}}}]}}]
 ",
                 release.native_histograms()

@@ -107,9 +107,9 @@ service:
         let labels = [component, "reason=\"interleaved\""];
         // Both read it from their tables about once a second.
         let mut colliding = 0.0;
-        wait_for(SOON, "the collision is counted", || {
+        wait_for(SOON, "the collisions are counted", || {
             colliding = gateway.own_metric("tidegate_colliding_streams_total", &labels);
-            (colliding > 0.0).then_some(())
+            (colliding >= 2.0).then_some(())
         });
         assert_eq!(colliding, 2.0, "{component}");
     }

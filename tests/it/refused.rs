@@ -194,7 +194,7 @@ fn pages_tell_and_count_what_they_refuse() {
         request.is_reported_and_counted(&gateway, status, component, reason);
     }
     let profile = || {
-        let answer = http::get(ports.pprof, "/debug/pprof/profile?seconds=2");
+        let answer = http::get(ports.pprof, "/debug/pprof/profile?seconds=5");
         answer.expect("an answer").status
     };
     let mut told = thread::scope(|scope| {

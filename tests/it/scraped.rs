@@ -94,7 +94,7 @@ fn jobs(release: Release, jobs: &[(&str, u16, String)]) -> String {
         )
     };
     format!(
-        "global: {{{}scrape_interval: 500ms, scrape_timeout: 500ms}}\nscrape_configs:\n{}",
+        "global: {{{}scrape_interval: 1s, scrape_timeout: 1s}}\nscrape_configs:\n{}",
         release.native_histograms(),
         jobs.iter().map(job).collect::<String>()
     )

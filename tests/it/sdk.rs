@@ -71,7 +71,7 @@ fn samples(page: &str) -> BTreeMap<Series, f64> {
 
 fn scraping(port: u16, protocol: &str) -> Prometheus {
     let config = format!(
-        "global: {{scrape_interval: 200ms, scrape_timeout: 200ms}}
+        "global: {{scrape_interval: 1s, scrape_timeout: 1s}}
 scrape_configs:
   - {{job_name: sdk, scrape_protocols: [{protocol}], static_configs: [{{targets: [\"127.0.0.1:{port}\"]}}]}}
 "

@@ -13,6 +13,8 @@ use std::time::Duration;
 const LOG: &str = r#"{"resourceLogs": [{"scopeLogs": [{"logRecords": [{"body": {"stringValue": "a"}}]}]}]}"#;
 
 /// A vendor whose answers take this long.
+///
+/// The delay must be longer than a busy machine takes from the request to the signals.
 fn slow_vendor(delay: Duration) -> HttpPeer {
     HttpPeer::answering(Reply {
         delay,
@@ -39,7 +41,7 @@ fn send_one(input: u16, vendor: &HttpPeer) {
 
 #[test]
 fn two_signals_at_once_do_not_cut_the_drain() {
-    let (vendor, input) = (slow_vendor(Duration::from_millis(500)), free_port());
+    let (vendor, input) = (slow_vendor(Duration::from_secs(4)), free_port());
     let gateway = Gateway::start(&config(input, &vendor, "20s"));
     send_one(input, &vendor);
     // As a terminal and a supervisor do.
@@ -53,10 +55,10 @@ fn two_signals_at_once_do_not_cut_the_drain() {
 #[test]
 fn two_signals_at_once_during_a_reload_do_not_cut_the_drain() {
     // The replaced exporter waits for the answer, and the reload for the exporter.
-    let (vendor, input) = (slow_vendor(Duration::from_secs(4)), free_port());
-    let mut gateway = Gateway::start(&config(input, &vendor, "20s"));
+    let (vendor, input) = (slow_vendor(Duration::from_secs(12)), free_port());
+    let mut gateway = Gateway::start(&config(input, &vendor, "50s"));
     send_one(input, &vendor);
-    fs::write(gateway.path("config.yaml"), config(input, &vendor, "21s")).expect("a file of the test");
+    fs::write(gateway.path("config.yaml"), config(input, &vendor, "51s")).expect("a file of the test");
     gateway.signal(Signal::HUP);
     gateway.wait_for_log("the new configuration runs");
     gateway.signal(Signal::INT);
@@ -84,7 +86,7 @@ fn a_second_signal_ends_a_reload_too() {
 /// As a file on a dead mount.
 #[test]
 fn a_file_that_is_never_read_does_not_delay_the_stop() {
-    let (vendor, input) = (slow_vendor(Duration::from_millis(500)), free_port());
+    let (vendor, input) = (slow_vendor(Duration::from_secs(4)), free_port());
     let mut gateway = Gateway::start(&config(input, &vendor, "20s"));
     let pipe = gateway.path("timeout");
     mkfifoat(CWD, &pipe, Mode::RUSR | Mode::WUSR).expect("a pipe");

@@ -2,8 +2,10 @@
 
 """A real API server of Kubernetes with etcd, and its client. No controllers run: tests make the objects that these would."""
 
+import itertools
 import json
 import os
+import random
 import signal
 import socket
 import ssl
@@ -16,8 +18,11 @@ from typing import Any, Callable
 
 Object = dict[str, Any]
 
+# The numbers of the next free ports. The first is random, so that runs side by side rarely meet.
+NUMBERS = itertools.count(random.randrange(22_000))
+
 TOKEN = "admin-token"
-PATIENCE = 60.0
+PATIENCE = 120.0
 
 # The plural of each kind, and whether it lies in a namespace.
 KINDS = {
@@ -53,9 +58,14 @@ KINDS = {
 
 
 def free_port() -> int:
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return listener.getsockname()[1]
+    """A port that no other call gets, below those that connections and listeners on port 0 get: nothing takes it meanwhile."""
+    while True:
+        port = 10_000 + next(NUMBERS) % 22_000
+        try:
+            socket.create_server(("127.0.0.1", port)).close()
+        except OSError:
+            continue
+        return port
 
 
 def wait_until(what: str, holds: Callable[[], bool], patience: float = PATIENCE) -> None:
@@ -155,7 +165,7 @@ class Server:
         context.check_hostname = False
         data = None if body is None else json.dumps(body, default=str).encode()
         try:
-            with urllib.request.urlopen(request, data, timeout=30, context=context) as answer:
+            with urllib.request.urlopen(request, data, timeout=60, context=context) as answer:
                 text = answer.read()
         except urllib.error.HTTPError as error:
             raise ApiError(error.code, error.read().decode()) from error

@@ -5,8 +5,10 @@
 `cargo xtask page` names the gateway and the folder of the unpacked Chromium in variables.
 """
 
+import itertools
 import json
 import os
+import random
 import shutil
 import socket
 import subprocess
@@ -23,6 +25,9 @@ from playwright.sync_api import Browser, Page, expect, sync_playwright
 ROOT = Path(__file__).parents[2]
 PICTURES = Path(os.environ.get("TIDEGATE_PICTURES", ROOT / "target/page"))
 CONTRAST = Path(__file__).with_name("contrast.js").read_text()
+
+# The numbers of the next free ports. The first is random, so that runs side by side rarely meet.
+NUMBERS = itertools.count(random.randrange(22_000))
 
 # Log records in each request.
 RECORDS = 20
@@ -99,7 +104,7 @@ def program(name: str) -> str:
     return os.environ[variable]
 
 
-def wait_for(what: str, condition: Callable[[], Any], seconds: float = 20) -> Any:
+def wait_for(what: str, condition: Callable[[], Any], seconds: float = 60) -> Any:
     """The first true result of a condition."""
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
@@ -110,12 +115,12 @@ def wait_for(what: str, condition: Callable[[], Any], seconds: float = 20) -> An
 
 
 def terminate(*processes: subprocess.Popen[Any]) -> None:
-    """Ends processes by SIGTERM. Kills those that still run after 20 s, and fails."""
+    """Ends processes by SIGTERM. Kills those that still run after a minute, and fails."""
     for process in processes:
         process.terminate()
     try:
         for process in processes:
-            process.wait(timeout=20)
+            process.wait(timeout=60)
     finally:
         for process in processes:
             process.kill()
@@ -123,10 +128,15 @@ def terminate(*processes: subprocess.Popen[Any]) -> None:
 
 
 def free_ports(count: int) -> list[int]:
-    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    ports = [one.getsockname()[1] for one in sockets]
-    for one in sockets:
-        one.close()
+    """Ports that no other call gets, below those that connections and listeners on port 0 get: nothing takes them meanwhile."""
+    ports: list[int] = []
+    while len(ports) < count:
+        port = 10_000 + next(NUMBERS) % 22_000
+        try:
+            socket.create_server(("127.0.0.1", port)).close()
+        except OSError:
+            continue
+        ports.append(port)
     return ports
 
 
@@ -204,7 +214,7 @@ class Gateway:
     def get(self, path: str, **headers: str) -> Any:
         request = urllib.request.Request(self.url + path, headers=headers)
         try:
-            return urllib.request.urlopen(request, timeout=10)
+            return urllib.request.urlopen(request, timeout=60)
         except urllib.error.HTTPError as refused:
             return refused
 
@@ -225,7 +235,7 @@ class Gateway:
         url = f"http://127.0.0.1:{self.otlp}/v1/{signal}"
         request = urllib.request.Request(url, json.dumps(body).encode(), {"content-type": "application/json"})
         try:
-            urllib.request.urlopen(request, timeout=5).close()
+            urllib.request.urlopen(request, timeout=60).close()
             self.accepted[signal] += 1
         except urllib.error.HTTPError as refused:
             refused.close()
@@ -279,7 +289,7 @@ def chromium(root: Path, scratch: Path) -> tuple[str, dict[str, str]]:
 def browsers(scratch: Path) -> Iterator[Browser]:
     program_path, environment = chromium(Path(program("chromium")), scratch)
     # Rows come after scrapes, evaluations and updates of about 1 s each, and other programs run beside the tests.
-    expect.set_options(timeout=20_000)
+    expect.set_options(timeout=60_000)
     with sync_playwright() as playwright:
         # Containers have no permission for Chromium's sandbox. It reads only pages of the gateway.
         browser = playwright.chromium.launch(executable_path=program_path, args=["--no-sandbox", "--disable-dev-shm-usage"], env={**os.environ, **environment})
@@ -293,7 +303,7 @@ class Watched:
     def __init__(self, browser: Browser, url: str, **options: Any) -> None:
         self.url = url
         self.context = browser.new_context(**{"viewport": {"width": 1280, "height": 800}, **options})
-        self.context.set_default_timeout(15000)
+        self.context.set_default_timeout(60_000)
         self.page: Page = self.context.new_page()
         self.errors: list[str] = []
         self.page.on("console", lambda message: self.errors.append(message.text) if message.type in ("error", "warning") else None)

@@ -64,7 +64,7 @@ def test_a_processor_shows_the_time_that_it_takes_for_a_batch(browser: Browser, 
         page = watched.open("component/processor/aggregate")
         row = page.get_by_role("table", name=re.compile("^Time that it takes")).get_by_role("row", name=re.compile("^metrics"))
         # Its own metrics are scraped each second.
-        expect(row.locator("td").first).to_have_text(re.compile("^[1-9]"), timeout=20_000)
+        expect(row.locator("td").first).to_have_text(re.compile("^[1-9]"), timeout=60_000)
         for quantile in (1, 2):
             expect(row.locator("td").nth(quantile)).to_have_text(re.compile(r"^≤ \d"))
         assert watched.errors == []

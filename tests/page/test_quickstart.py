@@ -27,7 +27,7 @@ VIEWS = {
 
 def answers(url: str) -> bool:
     try:
-        urllib.request.urlopen(url).close()
+        urllib.request.urlopen(url, timeout=60).close()
     except OSError:
         return False
     return True

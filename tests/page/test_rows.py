@@ -133,7 +133,7 @@ def test_cells_have_rows_that_count_their_processes(shown: kit.Watched, full: ki
     series = cells.get_by_role("row", name=re.compile("^tidegate_shm_series receiver=shm ")).locator("td").nth(1)
     expect(series).to_have_text("0")
     # The build of the gateway makes this program, too. It counts and ends.
-    subprocess.run([Path(kit.program("binary")).parent / "examples/cells"], cwd=full.directory, check=True, timeout=60)
+    subprocess.run([Path(kit.program("binary")).parent / "examples/cells"], cwd=full.directory, check=True, timeout=180)
     expect(series).to_have_text("2")
     expect(cells.get_by_role("row", name="tidegate_shm_directories receiver=shm 1")).to_be_visible()
     expect(cells.get_by_role("row", name="tidegate_shm_processes receiver=shm, state=dead 1")).to_be_visible()

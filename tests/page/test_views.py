@@ -53,17 +53,18 @@ def test_the_lines_of_the_graph_go_on_behind_a_view_without_counters(watched: ki
         page.evaluate("location.hash = '#/rules'")
     topics = parse_qs(urlsplit(stream.value.url).query)["topic"]
     assert topics == ["status/health", "rules", "alerts"]
-    page.wait_for_timeout(8_000)
+    page.wait_for_timeout(20_000)
     page.evaluate("location.hash = '#/graph'")
-    # A line has a point a second. Without the seconds between, it would have at most six points more by then.
-    kit.wait_for("the line", lambda: points() >= before + 7, 4)
+    # A line has a point a second, or one less on a busy machine. Without the seconds between, it would have at most twelve
+    # points more by then.
+    kit.wait_for("the line", lambda: points() >= before + 15, 10)
 
 
 def test_refused_items_are_counted_where_a_reader_looks_first(watched: kit.Watched) -> None:
     page = watched.open("graph")
     # The queue of the broken vendor is full in the end.
     refused = page.locator(".tile", has_text="refused").locator("strong")
-    expect(refused).to_have_attribute("data-mark", "warn", timeout=60_000)
+    expect(refused).to_have_attribute("data-mark", "warn", timeout=180_000)
     page = watched.open("components")
     otlp = page.get_by_role("row", name=re.compile("^otlp receiver"))
     expect(otlp.locator('td[data-mark="warn"]')).to_have_text(re.compile("^[1-9]"))
@@ -74,8 +75,12 @@ def test_a_graph_fits_its_window_and_the_current_view_is_in_sight_on_a_phone(wat
     page.set_viewport_size({"width": 900, "height": 800})
     vendor = page.locator("svg.graph a.node.exporter", has_text="vendor").locator(".box")
     expect(vendor).to_be_visible()
-    box = vendor.bounding_box()
-    assert box is not None and box["x"] + box["width"] <= 900
+
+    def fits() -> bool:
+        box = vendor.bounding_box()
+        return box is not None and box["x"] + box["width"] <= 900
+
+    kit.wait_for("the graph fits", fits)
     page.set_viewport_size({"width": 360, "height": 740})
     watched.open("config")
     expect(page.locator("#views a[aria-current]")).to_be_in_viewport(ratio=1)
@@ -90,8 +95,13 @@ def numbers(page: Page) -> list[list[int]]:
 def test_the_ledger_adds_up(watched: kit.Watched) -> None:
     page = watched.open("ledger")
     expect(page.get_by_role("row", name=re.compile("^all components"))).to_be_visible()
-    rows = numbers(page)
-    assert len(rows) == 6 and any(row[0] > 0 for row in rows)
+
+    def of_items() -> list[list[int]]:
+        found = numbers(page)
+        return found if any(row[0] > 0 for row in found) else []
+
+    rows = kit.wait_for("items", of_items)
+    assert len(rows) == 6
     for entered, made, restored, left, absorbed, dropped, held, total in rows:
         assert entered + made + restored == left + absorbed + dropped + held == total
     *parts, total = rows
@@ -112,7 +122,7 @@ def test_the_ledger_has_the_numbers_of_the_sender(watched: kit.Watched, gateway:
         cells = row.evaluate("(row) => [...row.cells].slice(2, 4).map((cell) => cell.textContent)")
         return [int(cell.replace(",", "")) for cell in cells]
 
-    kit.wait_for("a refused request", lambda: all(sent()), 60)
+    kit.wait_for("a refused request", lambda: all(sent()), 180)
     before = sent()
     kit.wait_for("the page of this moment", lambda: all(now >= then for now, then in zip(shown(), before)))
     now, after = shown(), sent()

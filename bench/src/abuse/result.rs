@@ -20,7 +20,7 @@ pub(super) const SOFT_MIB: f64 = LIMIT_MIB * 0.8;
 /// In which the gateway is as before.
 const RECOVERY: Duration = Duration::from_secs(10);
 /// The account includes the last requests by then.
-const SETTLED: Duration = Duration::from_secs(30);
+const SETTLED: Duration = Duration::from_secs(60);
 pub(super) const TOTAL: &str = "the honest total is on the page";
 /// Of honest pushes must be accepted, in percent.
 const HONEST: f64 = 95.0;
@@ -97,10 +97,11 @@ impl AttackResult {
         seen: &Observations,
     ) -> Self {
         let until = times.ended + times.recovered.unwrap_or(recovery(field));
+        // One that began before and ends in this time counts too: on a busy machine it may be the only one.
         let within = |tries: &[Try], until| -> Vec<Try> {
             let tries = tries
                 .iter()
-                .filter(|push| push.at >= times.begun && push.at <= until);
+                .filter(|push| push.at + push.took >= times.begun && push.at <= until);
             tries.copied().collect()
         };
         let pushes = within(&seen.pushes, times.ended);

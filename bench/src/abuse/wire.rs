@@ -209,7 +209,7 @@ mod tests {
             stream.write_all(refusal.as_bytes()).unwrap();
             peer
         });
-        let answer = once(ATTACKER, port, Duration::from_secs(5), &post("/", "", &[0; 100])).unwrap();
+        let answer = once(ATTACKER, port, Duration::from_secs(30), &post("/", "", &[0; 100])).unwrap();
         assert_eq!(answer.status, 503);
         assert_eq!(answer.retry_after, Some(Duration::from_secs(3)));
         assert_eq!(answer.body, b"no");

@@ -16,9 +16,9 @@ use crate::BenchError;
 /// In what pages are wrong; an error if a replica does not answer.
 type Totals = Result<Vec<String>, String>;
 
-/// The longest time until a replica is ready, all pages are stored, or all totals are shown. It is two times `refresh`, and
+/// The longest time until a replica is ready, all pages are stored, or all totals are shown. It is four times `refresh`, and
 /// more than a Kafka broker needs to start and to end open transactions (10 s and 20 s).
-const PATIENCE: Duration = Duration::from_mins(1);
+const PATIENCE: Duration = Duration::from_mins(2);
 
 /// The totals must stay right for this long. Gauges of ended runs go after 3 s.
 const REST: Duration = Duration::from_secs(5);

@@ -24,7 +24,7 @@ use crate::gateway::command;
 pub(super) const INTERVAL: Duration = Duration::from_secs(1);
 
 /// The longest time until it listens.
-const START: Duration = Duration::from_secs(30);
+const START: Duration = Duration::from_secs(120);
 const PAUSE: Duration = Duration::from_millis(20);
 
 /// The begin of the names that are not in the model, and the number of their series: the times at which the gateway counts.

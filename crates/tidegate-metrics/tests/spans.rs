@@ -31,7 +31,7 @@ use tidegate_metrics::{Counter, Fanout, MetricSet, MetricsRegistry, Null, Otel, 
 use tonic::{Request, Response, Status};
 use tracing_subscriber::prelude::*;
 
-const SOON: Duration = Duration::from_secs(10);
+const SOON: Duration = Duration::from_secs(60);
 
 #[derive(Clone, Default)]
 struct Collector {

@@ -59,7 +59,7 @@ fn receiver(sink: &Arc<Sink>, yaml: &str) -> Prometheus {
 /// A job that scrapes a port ten times a second.
 fn job(port: u16, more: &str) -> String {
     format!(
-        "config: {{global: {{scrape_interval: 400ms}}, scrape_configs: [{{job_name: j, static_configs: \
+        "config: {{global: {{scrape_interval: 1500ms}}, scrape_configs: [{{job_name: j, static_configs: \
          [{{targets: ['127.0.0.1:{port}'], labels: {{env: dev}}}}], {more}}}]}}"
     )
 }
@@ -78,7 +78,7 @@ fn value<'a>(points: &'a [Point], name: &str) -> Option<&'a Value> {
 }
 
 async fn stop(receiver: Prometheus) {
-    receiver.stop(Instant::now() + Duration::from_secs(5)).await;
+    receiver.stop(Instant::now() + Duration::from_secs(60)).await;
     assert!(receiver.tasks.is_empty());
 }
 
@@ -92,7 +92,7 @@ async fn a_page_becomes_one_batch_with_its_report_series() {
                 .unwrap()
                 .starts_with("application/openmetrics-text")
         );
-        assert_eq!(headers["x-prometheus-scrape-timeout-seconds"], "0.4");
+        assert_eq!(headers["x-prometheus-scrape-timeout-seconds"], "1.5");
         assert_eq!(headers["accept-encoding"], "identity");
         text("# TYPE c counter\nc_total{a=\"b\"} 3\ng 1.5\n")
     })
@@ -117,7 +117,7 @@ async fn a_page_becomes_one_batch_with_its_report_series() {
         ("scrape_samples_scraped", 2.0),
         ("scrape_samples_post_metric_relabeling", 2.0),
         ("scrape_series_added", 2.0),
-        ("scrape_timeout_seconds", 0.4),
+        ("scrape_timeout_seconds", 1.5),
         ("scrape_sample_limit", 7.0),
         ("scrape_body_size_bytes", 40.0),
     ];
@@ -209,7 +209,7 @@ async fn what_is_refused_comes_again_and_is_not_overtaken() {
     let exporter = Exporter::start(|count, _| text(format!("g {count}\n"))).await;
     let sink = Sink::new();
     sink.refuse(3);
-    let receiver = receiver(&sink, &job(exporter.port, "scrape_interval: 500ms"));
+    let receiver = receiver(&sink, &job(exporter.port, "scrape_interval: 2s"));
     receiver.start().await.unwrap();
     tokio::task::block_in_place(|| eventually("two scrapes", || sink.batches().len() >= 2));
     stop(receiver).await;
@@ -265,7 +265,7 @@ async fn a_target_that_leaves_ends_later_and_one_that_returns_continues() {
     write(there.clone());
     let sink = Sink::new();
     let yaml = format!(
-        "config: {{scrape_configs: [{{job_name: j, scrape_interval: 200ms, scrape_timeout: 200ms, file_sd_configs: [{{files: ['{}']}}]}}]}}",
+        "config: {{scrape_configs: [{{job_name: j, scrape_interval: 1s, scrape_timeout: 1s, file_sd_configs: [{{files: ['{}']}}]}}]}}",
         file.display()
     );
     let receiver = receiver(&sink, &yaml);
@@ -383,7 +383,7 @@ async fn a_target_that_never_answers_does_not_delay_the_stop() {
     assert_eq!(value(&points(&sink)[0], "up"), Some(&Value::Double(0.0)));
     let asked = Instant::now();
     stop(slow).await;
-    assert!(asked.elapsed() < Duration::from_secs(3), "{:?}", asked.elapsed());
+    assert!(asked.elapsed() < Duration::from_secs(20), "{:?}", asked.elapsed());
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -395,7 +395,7 @@ async fn nothing_is_scraped_while_there_is_no_memory() {
     memory.add_limit(tidegate_pipeline::component::Limit::of(10));
     memory.note(11);
     receiver.start().await.unwrap();
-    tokio::time::sleep(Duration::from_secs(1)).await;
+    tokio::time::sleep(Duration::from_secs(3)).await;
     assert_eq!((exporter.asked.load(SeqCst), sink.items()), (0, 0));
     memory.remove_limit(tidegate_pipeline::component::Limit::of(10));
     tokio::task::block_in_place(|| eventually("a scrape", || !sink.batches().is_empty()));

@@ -204,7 +204,7 @@ mod tests {
     use crate::net::TlsClientConfig;
     use crate::net::client::UseTls;
 
-    const SOON: Duration = Duration::from_secs(30);
+    const SOON: Duration = Duration::from_secs(60);
 
     async fn accept(listener: &TcpListener) -> h2::server::Connection<TcpStream, Bytes> {
         let (stream, _) = listener.accept().await.unwrap();
@@ -266,7 +266,7 @@ mod tests {
         let connector = Connector::new(None, UseTls::Never, &TlsClientConfig::default(), &[]);
         let keepalive = Keepalive {
             time: Duration::from_millis(10),
-            timeout: Duration::from_millis(100),
+            timeout: Duration::from_secs(2),
             permit_without_stream: true,
         };
         let channel = Channel::new(connector.unwrap(), peer.parse().unwrap(), Some(keepalive));
@@ -284,7 +284,7 @@ mod tests {
         let (second, mut driven) = tokio::time::timeout(SOON, dialled).await.expect("it dials");
         assert_eq!(second, 1);
         let driver = tokio::spawn(async move { while driven.accept().await.is_some() {} });
-        tokio::time::sleep(Duration::from_millis(400)).await;
+        tokio::time::sleep(Duration::from_secs(4)).await;
         assert_eq!(number(&channel).await, 1, "it answers, so it is kept");
         driver.abort();
         drop(silent);

@@ -221,7 +221,7 @@ mod tests {
             let scrapes = scrapes.clone();
             tokio::spawn(async move { scrapes.page(Request::of("/metrics", Vec::new())).await })
         };
-        let until = Instant::now() + Duration::from_millis(300);
+        let until = Instant::now() + Duration::from_secs(2);
         shared.health.hold_from("a", "stale", until);
         // The renderer waits for this lock.
         let held = views.live.lock();

@@ -103,7 +103,7 @@ mod tests {
         };
         let first = ask();
         let begins = tokio::task::spawn_blocking(move || {
-            begins.recv_timeout(Duration::from_secs(10)).unwrap();
+            begins.recv_timeout(Duration::from_secs(60)).unwrap();
             begins
         });
         let begins = begins.await.unwrap();

@@ -302,7 +302,7 @@ async fn translated_samples_are_on_the_account_until_they_are_written() {
     bench.push(gauges(&names(500), 1));
     let queued = memory.reserved_bytes();
     let holds_more = || !sink.seen().is_empty() && memory.reserved_bytes() > queued + 50_000;
-    for _ in 0..500 {
+    for _ in 0..6000 {
         if holds_more() {
             break;
         }

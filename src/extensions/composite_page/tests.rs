@@ -6,7 +6,7 @@ use super::*;
 use crate::component::testing::{context, settings};
 use crate::watch::testing::{Bench, Computed};
 
-const PATIENCE: Duration = Duration::from_secs(30);
+const PATIENCE: Duration = Duration::from_secs(60);
 
 async fn until<T>(mut look: impl FnMut() -> Option<T>) -> T {
     let begun = Instant::now();

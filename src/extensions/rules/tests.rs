@@ -155,7 +155,7 @@ fn waiting_alert() -> WaitingAlert {
 }
 
 fn soon() -> Instant {
-    Instant::now() + Duration::from_secs(10)
+    Instant::now() + Duration::from_secs(60)
 }
 
 /// Starts an extension, and lists its table as the service does.

@@ -179,7 +179,7 @@ async fn an_expression_finds_its_sources_by_exporter_names() {
 async fn an_expression_lives_as_long_as_the_sources_it_selects() {
     let yaml = "
 composites:
-  - {name: depth, expr: 'sum by (model) (queue_depth{zone!=\"other\"})', lease: 1s, thresholds: [{above: 5}]}
+  - {name: depth, expr: 'sum by (model) (queue_depth{zone!=\"other\"})', lease: 5s, thresholds: [{above: 5}]}
 interval: 100ms
 ";
     let sink = Sink::new();

@@ -37,7 +37,7 @@ async fn start(directory: &Path, options: &str, sink: &Arc<Sink>) -> Arc<dyn Rec
 }
 
 async fn stop(receiver: Arc<dyn Receiver>) {
-    receiver.stop(Instant::now() + Duration::from_secs(5)).await;
+    receiver.stop(Instant::now() + Duration::from_secs(60)).await;
 }
 
 #[tokio::test]

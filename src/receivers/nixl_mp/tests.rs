@@ -84,7 +84,7 @@ async fn totals_follow_the_store_and_end_with_the_agent() {
         ended == 21 + 6 + 2
     });
     assert_eq!(sink.items(), seen + 29, "an ended store is not sent again");
-    receiver.stop(Instant::now() + Duration::from_secs(5)).await;
+    receiver.stop(Instant::now() + Duration::from_secs(60)).await;
 }
 
 #[tokio::test]
@@ -111,7 +111,7 @@ async fn a_refused_total_is_offered_again() {
     eventually("the total arrives", || {
         last(&sink, "agent_tx_bytes", false) == Some(Value::Int(5))
     });
-    receiver.stop(Instant::now() + Duration::from_secs(5)).await;
+    receiver.stop(Instant::now() + Duration::from_secs(60)).await;
 }
 
 #[test]

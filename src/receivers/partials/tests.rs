@@ -59,7 +59,7 @@ async fn a_replica_is_held_until_it_has_read_the_store() {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
     };
-    tokio::time::timeout(Duration::from_secs(10), ready)
+    tokio::time::timeout(Duration::from_secs(60), ready)
         .await
         .expect("it catches up");
     let status = cluster.status()["components"]["receivers::partials"].take();

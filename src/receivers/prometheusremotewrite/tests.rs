@@ -12,7 +12,7 @@ use tidegate_engine::Value;
 use super::*;
 use crate::batch::Payload;
 use crate::component::Account;
-use crate::component::testing::{Sink, context, settings};
+use crate::component::testing::{Sink, context, free_port, settings};
 use crate::delivery::http::{Connections, HttpAnswer, HttpClient, HttpOptions};
 use crate::net::TlsClientConfig;
 use crate::prom::remote::series::{Family, Identity, Kind, Sample, Series};
@@ -91,12 +91,6 @@ impl Gateway {
         }
         all
     }
-}
-
-/// A port that was free a moment ago.
-fn free_port() -> u16 {
-    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    listener.local_addr().unwrap().port()
 }
 
 fn gauge(name: &str, samples: &[(i64, f64)]) -> Series {

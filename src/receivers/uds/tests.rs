@@ -67,11 +67,11 @@ impl Gateway {
     }
 
     async fn stop(&self) {
-        self.receiver.stop(Instant::now() + Duration::from_secs(10)).await;
+        self.receiver.stop(Instant::now() + Duration::from_secs(60)).await;
     }
 
     async fn until(&self, what: &str, done: impl Fn(&Sink) -> bool) {
-        let deadline = Instant::now() + Duration::from_secs(10);
+        let deadline = Instant::now() + Duration::from_secs(60);
         while !done(&self.sink) {
             assert!(Instant::now() < deadline, "timed out waiting until {what}");
             tokio::time::sleep(Duration::from_millis(1)).await;
@@ -364,7 +364,7 @@ async fn a_message_that_can_never_fit_ends_its_connection_and_is_counted() {
     // A MiB of numbers, which take some 20 MiB as columns.
     let many = counts(1, &vec![1; 500_000]);
     let _ = stream.write_all(&many.encode_length_delimited_to_vec()).await;
-    let closed = tokio::time::timeout(Duration::from_secs(10), stream.read(&mut [0])).await;
+    let closed = tokio::time::timeout(Duration::from_secs(60), stream.read(&mut [0])).await;
     assert_eq!(closed.expect("closed").unwrap_or(0), 0);
     gateway
         .until("its events are counted", |_| gateway.failed() == 500_000)
@@ -418,7 +418,7 @@ async fn a_stop_waits_for_no_room() {
     send(&mut stream, &counts(2, &vec![1; 100_000])).await;
     let begun = Instant::now();
     gateway.stop().await;
-    assert!(begun.elapsed() < Duration::from_secs(9), "before its deadline");
+    assert!(begun.elapsed() < Duration::from_secs(20), "before its deadline");
 }
 
 fn sender(path: &Path) -> UnixDatagram {

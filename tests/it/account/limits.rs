@@ -39,11 +39,19 @@ service:
     assert_eq!((push("known", 1).status, push("known", 1).body.len()), (200, 0));
     let logs = logs_of(2_000_000);
     let log = || http::post(otlp, "/v1/logs", "application/x-protobuf", &logs).expect("an answer");
-    let accepted = (0..300).take_while(|_| log().status == 200).count();
+    // Memory that the allocator gives back is room again, so two refusals may not follow each other.
+    let (mut accepted, mut refused) = (0, 0);
+    while refused < 2 && accepted < 300 {
+        let answer = log();
+        match answer.status {
+            200 => accepted += 1,
+            status => {
+                assert_eq!((status, answer.header("retry-after").is_some()), (503, true));
+                refused += 1;
+            }
+        }
+    }
     assert!((20..300).contains(&accepted), "{accepted}");
-    let refused = log();
-    assert_eq!(refused.status, 503);
-    assert!(refused.header("retry-after").is_some());
     // A table grows beyond the limit as far as it takes to see that.
     let mut series = 0;
     wait_until(SOON, "the table takes in no new series", || {

@@ -13,7 +13,7 @@ receivers:
   prometheus:
     config:
       scrape_configs:
-        - {{job_name: vllm, scrape_interval: 200ms, static_configs: [{{targets: [{targets}]}}]}}
+        - {{job_name: vllm, scrape_interval: 1s, static_configs: [{{targets: [{targets}]}}]}}
   otlp: {{protocols: {{http: {{endpoint: \"127.0.0.1:{}\"}}}}}}
 processors:
   aggregate: {{rules: [{{match: {{name: \"vllm:*\"}}, by: [job, instance, model_name], aggregation: max}}]}}
@@ -40,8 +40,8 @@ service:
 
 #[test]
 fn an_expression_knows_the_sources_of_other_pipelines() {
-    let (a, b) = (server(0, 5, 1), server(0, 6, 1));
-    let (port, admin) = (b.port(), free_port());
+    let (port, admin) = (free_port(), free_port());
+    let (a, b) = (server(free_port(), 5, 1), server(port, 6, 1));
     let targets = format!("\"{}\", \"{}\"", a.address(), b.address());
     let gateway = Gateway::start(&elsewhere(admin, &targets));
     let mut faces = Faces {

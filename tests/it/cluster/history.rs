@@ -11,8 +11,8 @@ use tempfile::TempDir;
 use super::{Producer, send_total};
 use crate::kit::{Gateway, QueryApi, SOON, free_port, wait_until};
 
-/// The largest difference in age of the replicas, in seconds.
-const MAX_LAG_S: u64 = 2;
+/// The largest difference in age of the replicas, in seconds. On a busy machine they may lag for some seconds.
+const MAX_LAG_S: u64 = 5;
 
 /// A replica without a broker, which has a series of its own too.
 struct Replica {
@@ -90,22 +90,24 @@ fn a_replica_that_starts_again_has_the_history_of_the_other() {
     for replica in &replicas {
         send_total(&replica.socket());
         wait_until(SOON, "both series are there", || {
-            ["hits_total", "local_hits_total"]
-                .iter()
-                .all(|name| replica.api.value(name).is_some())
+            ["hits_total", "local_hits_total"].iter().all(|name| {
+                // A replica that is not ready refuses queries.
+                let answer = replica.api.api("/api/v1/query", &[("query", *name)]);
+                answer["data"]["result"][0].is_object()
+            })
         });
     }
     let counting = Instant::now();
-    wait_until(SOON, "ten seconds of counts", || {
+    wait_until(SOON, "some seconds of counts", || {
         producer.send_total();
-        counting.elapsed() > Duration::from_secs(10)
+        counting.elapsed() > Duration::from_secs(MAX_LAG_S + 8)
     });
     first.kill();
     let killed = seconds();
     let again = replicas[0].start(stores[0], stores, admins);
     send_total(&replicas[0].socket());
     // The gap before its own samples: the lag, an interval, and the spread of a pass of the sampler.
-    let (from, to) = (killed - 8, killed - MAX_LAG_S - 3);
+    let (from, to) = (killed - MAX_LAG_S - 6, killed - MAX_LAG_S - 3);
     let begins = |query: &str| {
         let answer = replicas[0].range(query, from, to);
         // A replica that is not ready has none.
@@ -141,12 +143,8 @@ fn a_replica_that_starts_again_has_the_history_of_the_other() {
         begins("local_hits_total") == Some(true)
     });
     assert_eq!(begins("hits_total"), Some(false));
-    let resets = replicas[0].api.value("resets(hits_total[1m])");
-    assert_eq!(
-        resets,
-        Some(0.0),
-        "the counter does not fall where the own samples begin"
-    );
+    // The counter does not fall where the own samples begin.
+    replicas[0].api.wait_for_value("resets(hits_total[1m])", 0.0);
     let fetched = |name: &str| again.own_metric(&format!("tidegate_history_fetch{name}_total"), &[]);
     assert!(fetched("ed_series") >= 1.0 && fetched("ed_samples") >= 5.0);
     producer.gateway.stop();

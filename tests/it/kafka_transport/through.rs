@@ -285,7 +285,7 @@ fn a_receiver_stops_in_time_although_no_broker_answers() {
     let started = Instant::now();
     to.stop();
     assert!(
-        started.elapsed() < Duration::from_secs(35),
+        started.elapsed() < Duration::from_secs(45),
         "{:?}",
         started.elapsed()
     );

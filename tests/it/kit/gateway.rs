@@ -13,7 +13,7 @@ use std::time::Duration;
 use tempfile::TempDir;
 
 /// The limit from SIGTERM to the end, for the drain of an ordinary test.
-const STOP_DEADLINE: Duration = Duration::from_secs(40);
+const STOP_DEADLINE: Duration = Duration::from_mins(1);
 
 /// The binary as cargo built it, without arguments, for tests of the command line.
 pub(crate) fn tidegate() -> Command {

@@ -13,8 +13,9 @@ use std::process::{Command, Stdio};
 use std::sync::LazyLock;
 use tempfile::TempDir;
 
-/// How often targets are scraped, unless a test says otherwise.
-const SCRAPE_INTERVAL: &str = "200ms";
+/// The interval and the time limit of scrapes, unless a test says otherwise. On a busy machine, a page may take some hundred
+/// milliseconds, and a late one ends its series until the next scrape.
+const SCRAPE_INTERVAL: &str = "1s";
 
 const NATIVE_HISTOGRAMS: &str = "--enable-feature=native-histograms";
 

@@ -36,12 +36,7 @@ impl QueryApi {
     /// # Panics
     /// If the server refuses the expression.
     pub(crate) fn query(&self, expression: &str) -> Vec<Sample> {
-        let result = self.query_json(expression);
-        if result.first().is_some_and(|first| !first.is_object()) {
-            return vec![sample(&serde_json::json!({"value": result}))];
-        }
-        let samples = result.iter().filter(|series| !series["value"].is_null());
-        samples.map(sample).collect()
+        samples_of(self.query_json(expression))
     }
 
     /// The `result` of an instant query as it is.
@@ -94,18 +89,28 @@ impl QueryApi {
         samples.first().map(|sample| sample.value)
     }
 
-    /// Waits until the expression gives one series with this value.
+    /// Waits until the expression gives one series with this value. A server may refuse it before, as a replica does that
+    /// lags.
     pub(crate) fn wait_for_value(&self, expression: &str, expected: f64) {
-        let mut last = None;
+        let (mut last, mut refusal) = (None, Value::Null);
         let deadline = Instant::now() + SOON;
         while last != Some(expected) {
             assert!(
                 Instant::now() < deadline,
-                "{expression} is {last:?}, not {expected}; targets: {}",
+                "{expression} is {last:?}, not {expected}; refusal: {refusal}; targets: {}",
                 self.targets()
             );
             std::thread::sleep(super::POLL_INTERVAL);
-            last = self.value(expression);
+            let mut answer = self.api("/api/v1/query", &[("query", expression)]);
+            assert!(answer["errorType"] != "bad_data", "{expression}: {answer}");
+            (last, refusal) = match answer["data"]["result"].take() {
+                Value::Array(result) => {
+                    let samples = samples_of(result);
+                    assert!(samples.len() < 2, "{expression} gives {samples:?}");
+                    (samples.first().map(|sample| sample.value), Value::Null)
+                }
+                _ => (None, answer),
+            };
         }
     }
 
@@ -131,6 +136,15 @@ impl QueryApi {
         let all_times = [("query", selector), ("start", "0"), ("end", "9999999999")];
         self.get("/api/v1/query_exemplars", &all_times)
     }
+}
+
+/// The samples of the `result` of an instant query; native histograms are omitted.
+fn samples_of(result: Vec<Value>) -> Vec<Sample> {
+    if result.first().is_some_and(|first| !first.is_object()) {
+        return vec![sample(&serde_json::json!({"value": result}))];
+    }
+    let samples = result.iter().filter(|series| !series["value"].is_null());
+    samples.map(sample).collect()
 }
 
 fn sample(series: &Value) -> Sample {

@@ -212,8 +212,9 @@ fn troubles_over_http_come_in_turn_and_then_requests_are_taken() {
 
 #[test]
 fn a_sink_can_come_back_on_its_port() {
-    let sink = OtlpSink::start();
-    let port = sink.port();
+    // Nobody else gets this port meanwhile.
+    let port = free_port();
+    let sink = OtlpSink::start_on(port);
     push_http(&sink, &gauge(1.0).encode_to_vec(), "identity");
     drop(sink);
     assert!(http::get(port, "/").is_err(), "no server listens");

@@ -36,7 +36,9 @@ fn is_failing(gateway: &Gateway) -> bool {
 
 #[test]
 fn load_balancing_follows_the_ready_endpoints_of_a_service() {
-    let (mut api, receiver, first) = (ApiServer::start(), free_port(), OtlpSink::start());
+    // Both addresses have this port.
+    let first = OtlpSink::start_on(free_port());
+    let (mut api, receiver) = (ApiServer::start(), free_port());
     let second = OtlpSink::start_at("127.0.0.2", first.port());
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("kubeconfig");

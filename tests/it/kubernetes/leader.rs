@@ -3,7 +3,7 @@
 //! Replicas that a Lease elects. The destinations of both are compared with the counters of both.
 
 use super::ApiServer;
-use crate::kit::{Gateway, Ledgers, OtlpSink, SOON, wait_until};
+use crate::kit::{Gateway, Ledgers, OtlpSink, SOON, wait_for, wait_until};
 
 /// A replica with a store of its own, so that both lead there. It exports its own counter of events.
 fn start(api: &ApiServer, sink: &OtlpSink) -> Gateway {
@@ -54,8 +54,7 @@ fn only_drops(gateway: &Gateway) -> bool {
 fn of_replicas_with_stores_of_their_own_one_exports() {
     let (mut api, sinks) = (ApiServer::start(), [OtlpSink::start(), OtlpSink::start()]);
     let gateways = sinks.each_ref().map(|sink| start(&api, sink));
-    wait_until(SOON, "one leads", || gateways.iter().any(leads));
-    let leader = gateways.iter().position(leads).expect("it leads");
+    let leader = wait_for(SOON, "one leads", || gateways.iter().position(leads));
     let other = 1 - leader;
     sinks[leader].wait_until("it exports", |sink| !sink.points_of("hits").is_empty());
     wait_until(SOON, "the other one drops", || only_drops(&gateways[other]));

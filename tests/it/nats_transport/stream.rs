@@ -11,6 +11,7 @@ use std::io::{BufRead, BufReader, Write};
 use std::net::TcpStream;
 use tokio::runtime::{Builder, Runtime};
 
+use crate::kit::SOON;
 use crate::kit::nats_server::NatsServer;
 
 /// The stream of the tests.
@@ -22,7 +23,9 @@ fn runtime() -> Runtime {
 }
 
 async fn context(server: &NatsServer) -> Context {
-    jetstream::new(async_nats::connect(server.url()).await.expect("a server"))
+    let mut context = jetstream::new(async_nats::connect(server.url()).await.expect("a server"));
+    context.set_timeout(SOON);
+    context
 }
 
 /// Creates the stream, with these settings.

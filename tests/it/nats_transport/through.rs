@@ -74,7 +74,8 @@ fn counters_are_exact_after_the_server_is_killed() {
     stream::create(&server);
     let sink = OtlpSink::start();
     let (from, port) = writer(&server, "");
-    let to = reader(&server, sink.port(), ", ack_wait: 2s");
+    // On a busy machine, the receiver extends the time of a message late.
+    let to = reader(&server, sink.port(), ", ack_wait: 10s");
     for batch in 0..300_u64 {
         if batch == 100 {
             server.kill();
@@ -208,7 +209,7 @@ fn a_message_with_malformed_headers_does_not_stop_the_others() {
     let server = NatsServer::start();
     stream::create(&server);
     let sink = OtlpSink::start();
-    let to = reader(&server, sink.port(), ", ack_wait: 2s");
+    let to = reader(&server, sink.port(), ", ack_wait: 10s");
     for number in 0..3 {
         stream::write_malformed(&server, "otlp.logs");
         stream::write(
@@ -267,10 +268,11 @@ fn messages_do_not_come_again_while_the_pipelines_are_slow() {
     stream::create(&server);
     stream::write(&server, "otlp.logs", &[(body(Signal::Logs, 0..3), None)]);
     let sink = free_port();
-    let to = reader(&server, sink, ", ack_wait: 1s");
+    // On a busy machine, the receiver extends the time of a message late.
+    let to = reader(&server, sink, ", ack_wait: 5s");
     let begin = Instant::now();
     wait_until(SOON, "the time of the message is over several times", || {
-        begin.elapsed() > Duration::from_secs(5)
+        begin.elapsed() > Duration::from_secs(12)
             && stream::logs_consumer(&server).is_some_and(|info| info.num_ack_pending == 1)
     });
     let info = stream::logs_consumer(&server).expect("a consumer");
@@ -330,7 +332,7 @@ fn a_receiver_stops_in_time_although_no_server_answers() {
     let started = Instant::now();
     to.stop();
     assert!(
-        started.elapsed() < Duration::from_secs(35),
+        started.elapsed() < Duration::from_secs(45),
         "{:?}",
         started.elapsed()
     );

@@ -68,7 +68,9 @@ service: {{pipelines: {{metrics: {{receivers: [otlp], exporters: [prometheusremo
     otlp.push(&word(60, now, now - 2_000, 11));
     otlp.push(&word(30, now, now - 1_000, 3));
     arrived(5);
-    assert_eq!((colliding(&writer, writes), colliding(&taker, takes)), (1.0, 1.0));
+    wait_until(SOON, "both count the collision", || {
+        (colliding(&writer, writes), colliding(&taker, takes)) == (1.0, 1.0)
+    });
     for gateway in [&mut writer, &mut taker] {
         let line = gateway.wait_for_log("several processes report the same series");
         assert!(

@@ -68,7 +68,7 @@ fn writer(release: Release, pages: &Pages, to: u16) -> Prometheus {
         ),
     };
     let config = format!(
-        "global: {{scrape_interval: 200ms, scrape_timeout: 200ms}}
+        "global: {{scrape_interval: 1s, scrape_timeout: 1s}}
 scrape_configs:
   - {{job_name: app, static_configs: [{{targets: [\"127.0.0.1:{}\"], labels: {{instance: the-instance}}}}]}}
 remote_write:

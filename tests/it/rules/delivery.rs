@@ -30,7 +30,8 @@ fn now() -> String {
 #[test]
 fn alerts_reach_two_alertmanagers_of_which_one_comes_late() {
     let (first, late) = (HttpPeer::start(), free_port());
-    let scene = Scene::new(&rules("500ms")).with(&format!(
+    // A busy machine must see the alert while it is pending.
+    let scene = Scene::new(&rules("5s")).with(&format!(
         "alertmanagers: [{{endpoint: \"http://127.0.0.1:{}\", path_prefix: /am/}}, {{endpoint: \"http://127.0.0.1:{late}\"}}]",
         first.port()
     ));
@@ -107,7 +108,8 @@ fn alerts_are_sent_again_while_they_fire_and_after_their_end() {
 #[test]
 fn an_event_reaches_the_alertmanager_soon_at_an_interval_of_100_ms() {
     const EVENTS: usize = 100;
-    const LIMIT: Duration = Duration::from_millis(250);
+    /// Without optimisation, and beside other tests, events may wait for a processor.
+    const LIMIT: Duration = Duration::from_millis(if cfg!(debug_assertions) { 2_000 } else { 250 });
     let peer = HttpPeer::start();
     let scene = Scene::new(&rules("0s")).with(&format!(
         "alertmanagers: [{{endpoint: \"http://127.0.0.1:{}\", path_prefix: am}}]",
@@ -135,7 +137,7 @@ fn an_event_reaches_the_alertmanager_soon_at_an_interval_of_100_ms() {
     let mut stderr = std::io::stderr();
     writeln!(stderr, "{report}").expect("standard error");
     assert!(median < LIMIT, "{report}: {times:?}");
-    // Without optimisation, and beside other tests, single events may wait for a processor.
+    // Single events may wait longer there.
     if !cfg!(debug_assertions) {
         assert!(p99 < LIMIT, "{report}: {times:?}");
     }

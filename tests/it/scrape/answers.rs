@@ -164,7 +164,7 @@ fn formats_codings_and_redirects_are_understood() {
 fn refused_scrapes_are_counted_and_nothing_is_overtaken() {
     let (target, sink) = (Target::start(), OtlpSink::start());
     target.answer("/metrics", Answer::text("x 1\n"));
-    sink.trouble(std::iter::repeat_n(Trouble::UNAVAILABLE, 20));
+    sink.trouble(std::iter::repeat_n(Trouble::UNAVAILABLE, 60));
     let exporter = format!(
         "otlphttp:
     endpoint: \"{}\"

@@ -17,8 +17,8 @@ fn targets_come_and_go_by_files_and_services() {
     service.answer("/targets", Answer::json("[]"));
     let jobs = format!(
         "  - job_name: app
-    scrape_interval: 200ms
-    scrape_timeout: 200ms
+    scrape_interval: 500ms
+    scrape_timeout: 500ms
     file_sd_configs: [{{files: ['targets/*.yml']}}]
     http_sd_configs: [{{url: 'http://{}/targets', refresh_interval: 200ms, bearer_token: s3cr3t}}]
     relabel_configs: [{{source_labels: [__meta_filepath], target_label: file}}]
@@ -55,7 +55,9 @@ fn targets_come_and_go_by_files_and_services() {
     );
     let asked = second.asked();
     wait_until(SOON, "its target is still scraped", || second.asked() > asked + 3);
-    assert!(gateway.own_metric("tidegate_scrape_discovery_failures_total", &["reason=\"http\""]) > 0.0);
+    wait_until(SOON, "the failure is counted", || {
+        gateway.own_metric("tidegate_scrape_discovery_failures_total", &["reason=\"http\""]) > 0.0
+    });
     std::fs::remove_file(&file).expect("it was there");
     service.answer("/targets", Answer::json("[]"));
     for target in [&first, &second] {
@@ -69,7 +71,7 @@ fn targets_come_and_go_by_files_and_services() {
         });
     }
     let asked = (first.asked(), second.asked());
-    std::thread::sleep(std::time::Duration::from_millis(600));
+    std::thread::sleep(std::time::Duration::from_millis(1500));
     assert_eq!((first.asked(), second.asked()), asked, "no scraper asks any more");
     assert_eq!(
         gateway.own_metric("tidegate_scrape_targets", &["state=\"up\""]),

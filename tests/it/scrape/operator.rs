@@ -29,7 +29,7 @@ fn objects_of_the_operator_become_scraped_targets() {
       api_server: {}
       pod_monitor_selector: {{}}
       scrape_config_selector: {{}}
-      scrape_interval: 200ms
+      scrape_interval: 1s
 exporters: {{prometheus: {{endpoint: \"127.0.0.1:{port}\"}}}}
 service: {{pipelines: {{metrics: {{receivers: [prometheus], exporters: [prometheus]}}}}}}
 ",

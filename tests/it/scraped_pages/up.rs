@@ -41,7 +41,7 @@ fn scraper(cases: &[Case]) -> Scraper {
         "receivers:
   prometheus:
     config:
-      global: {{scrape_interval: 2s, scrape_timeout: 2s}}
+      global: {{scrape_interval: 5s, scrape_timeout: 5s}}
       scrape_configs:
         - job_name: pages
           static_configs:

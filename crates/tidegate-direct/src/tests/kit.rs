@@ -4,7 +4,8 @@
 
 use std::collections::BTreeMap;
 use std::net::{SocketAddr, TcpListener};
-use std::sync::Arc;
+use std::ops::Range;
+use std::sync::{Arc, LazyLock, Mutex};
 use std::time::{Duration, Instant};
 
 use tidegate_cluster::testing::{COUNTER, sender_config, series};
@@ -23,10 +24,24 @@ pub(super) const CLUSTER: &str = "c";
 /// A test that waits longer than this fails.
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// A free address of this machine.
+/// Linux takes ports for port 0 from 32768 upwards by default.
+const PORTS: Range<u16> = 10_000..32_000;
+
+/// A free address of this machine that no other call in this process gets. No connection and no listener on port 0 takes it.
 pub(super) fn address() -> SocketAddr {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    listener.local_addr().unwrap()
+    static NEXT: LazyLock<Mutex<u16>> = LazyLock::new(|| Mutex::new(rand::random_range(PORTS)));
+    let mut next = NEXT.lock().unwrap();
+    loop {
+        let port = *next;
+        *next = if port + 1 < PORTS.end {
+            port + 1
+        } else {
+            PORTS.start
+        };
+        if TcpListener::bind(("127.0.0.1", port)).is_ok() {
+            return SocketAddr::from(([127, 0, 0, 1], port));
+        }
+    }
 }
 
 pub(super) fn config(replicas: &[SocketAddr]) -> DirectConfig {

@@ -4,9 +4,10 @@
 
 use std::fs;
 use std::net::TcpListener;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::sync::OnceLock;
+use std::sync::{LazyLock, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
 use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
@@ -17,6 +18,9 @@ const NAME: &str = "kafka-4.3.1";
 
 /// How long a broker may take to start on a busy machine.
 const START: Duration = Duration::from_mins(3);
+
+/// Linux takes ports for port 0 from 32768 upwards by default.
+const PORTS: Range<u16> = 10_000..32_000;
 
 /// A user of the secure listener.
 pub(crate) const USER: &str = "alice";
@@ -47,7 +51,7 @@ impl Broker {
     /// A broker that does not run yet.
     pub(crate) fn new() -> Self {
         let directory = tempfile::tempdir().unwrap();
-        let [port, secure_port, tls_port, controller] = free_ports();
+        let [port, secure_port, tls_port, controller] = [(); 4].map(|()| free_port());
         certificates(directory.path());
         let path = directory.path().display();
         let settings = format!(
@@ -189,10 +193,22 @@ fn jars() -> PathBuf {
     cache.unwrap().join("tidegate").join(NAME).join("jars")
 }
 
-/// Ports that were free a moment ago.
-fn free_ports<const N: usize>() -> [u16; N] {
-    let sockets = [(); N].map(|()| TcpListener::bind("127.0.0.1:0").unwrap());
-    sockets.map(|socket| socket.local_addr().unwrap().port())
+/// A port that was free a moment ago and that no other call in this process gets. No connection and no listener on port 0
+/// takes it, which matters to a broker that starts for seconds or is dead for a while.
+fn free_port() -> u16 {
+    static NEXT: LazyLock<Mutex<u16>> = LazyLock::new(|| Mutex::new(rand::random_range(PORTS)));
+    let mut next = NEXT.lock().unwrap();
+    loop {
+        let port = *next;
+        *next = if port + 1 < PORTS.end {
+            port + 1
+        } else {
+            PORTS.start
+        };
+        if TcpListener::bind(("127.0.0.1", port)).is_ok() {
+            return port;
+        }
+    }
 }
 
 /// An authority in `ca.pem`; its certificate of `localhost` with the key in `server.pem`; one of a client with its key.

@@ -118,7 +118,7 @@ impl Machine {
 
 pub(crate) fn engine(address: &str, cluster: &str) -> KafkaEngine {
     let config = KafkaConfig {
-        request_timeout: Duration::from_secs(5),
+        request_timeout: Duration::from_secs(15),
         brokers: vec![address.to_owned()],
         ..KafkaConfig::default()
     };

@@ -448,7 +448,7 @@ fn the_threads_of_the_process_look_and_call() {
         })
         .unwrap();
     gauge.set(11.0);
-    let soon = Duration::from_secs(20);
+    let soon = Duration::from_secs(60);
     let mut heard = [
         receiver.recv_timeout(soon).unwrap(),
         receiver.recv_timeout(soon).unwrap(),

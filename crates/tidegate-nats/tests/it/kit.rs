@@ -6,8 +6,10 @@ use std::collections::VecDeque;
 use std::fs;
 use std::io::Read;
 use std::net::{TcpListener, TcpStream};
+use std::ops::Range;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
+use std::sync::{LazyLock, Mutex};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
@@ -24,6 +26,9 @@ pub(crate) const CLUSTER: &str = "test";
 /// Nothing takes this long, even on a machine with much other work.
 pub(crate) const DEADLINE: Duration = Duration::from_secs(60);
 
+/// Linux takes ports for port 0 from 32768 upwards by default.
+const PORTS: Range<u16> = 10_000..32_000;
+
 /// A NATS server with JetStream on a port of its own. It keeps its port and its data over restarts.
 pub(crate) struct Server {
     host: String,
@@ -35,8 +40,7 @@ pub(crate) struct Server {
 impl Server {
     /// A server that does not run yet. `settings` go into its configuration.
     pub(crate) fn new(settings: &str) -> Self {
-        let [port] = free_ports("127.0.0.1");
-        Self::at("127.0.0.1", port, settings)
+        Self::at("127.0.0.1", free_port("127.0.0.1"), settings)
     }
 
     /// The same with an address.
@@ -109,7 +113,10 @@ impl Server {
 
     /// A client without the engine.
     pub(crate) async fn client(&self) -> async_nats::jetstream::Context {
-        async_nats::jetstream::new(async_nats::connect(self.url()).await.unwrap())
+        let client = async_nats::connect(self.url()).await.unwrap();
+        let mut context = async_nats::jetstream::new(client);
+        context.set_timeout(DEADLINE);
+        context
     }
 }
 
@@ -119,19 +126,23 @@ impl Drop for Server {
     }
 }
 
-/// Different free ports of an address.
-pub(crate) fn free_ports<const COUNT: usize>(host: &str) -> [u16; COUNT] {
-    let listeners = [(); COUNT].map(|()| TcpListener::bind((host, 0)).unwrap());
-    let ports = listeners.map(|listener| listener.local_addr().unwrap().port());
-    let begin = Instant::now();
-    for port in ports {
-        // A child that another test starts has a copy of a listener until it executes its program.
-        while TcpStream::connect((host, port)).is_ok() {
-            assert!(begin.elapsed() < DEADLINE, "{host}:{port} stays taken");
-            std::thread::sleep(Duration::from_millis(1));
+/// A port of an address that is free now and that no other call in this process gets. No connection and no listener on port
+/// 0 takes it, which matters to a server that is dead for a while.
+pub(crate) fn free_port(host: &str) -> u16 {
+    static NEXT: LazyLock<Mutex<u16>> = LazyLock::new(|| Mutex::new(rand::random_range(PORTS)));
+    let mut next = NEXT.lock().unwrap();
+    loop {
+        let port = *next;
+        *next = if port + 1 < PORTS.end {
+            port + 1
+        } else {
+            PORTS.start
+        };
+        // A child that another test starts may have a copy of the listener until it executes its program.
+        if TcpListener::bind((host, port)).is_ok() && TcpStream::connect((host, port)).is_err() {
+            return port;
         }
     }
-    ports
 }
 
 /// Whether a server sends its first line.

@@ -73,7 +73,7 @@ async fn sessions_end_with_their_engine() {
     session.start(StoreCall::ReadAll(ReadScope::Everything));
     drop(engine);
     let end = async { while session.next().await.is_some() {} };
-    tokio::time::timeout(Duration::from_secs(30), end).await.unwrap();
+    tokio::time::timeout(Duration::from_secs(60), end).await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -93,6 +93,8 @@ async fn each_call_is_answered_once_also_above_the_limit_of_calls() {
                 answers += 1;
                 stored += usize::from(matches!(result, Ok(StoreReply::Stored(_))));
             }
+            // A busy server may lose the connection once.
+            StoreEvent::Connected => {}
             event => panic!("{event:?}"),
         }
     }

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use async_nats::jetstream;
 use tidegate_nats::{NatsConfig, NatsEngine};
 
-use crate::kit::{CLUSTER, DEADLINE, Server, free_ports};
+use crate::kit::{CLUSTER, DEADLINE, Server, free_port};
 
 /// The stream of the cluster.
 pub(crate) const STREAM: &str = "tidegate_test";
@@ -27,7 +27,7 @@ impl RoutedServers {
     pub(crate) fn running() -> Self {
         let places = [(); 3].map(|()| {
             let host = own_host();
-            let ports: [u16; 2] = free_ports(&host);
+            let ports = [(); 2].map(|()| free_port(&host));
             (host, ports)
         });
         let routes = places
@@ -68,7 +68,10 @@ impl RoutedServers {
             .iter()
             .map(|server| server.url().parse().unwrap())
             .collect();
-        jetstream::new(async_nats::connect(&servers[..]).await.unwrap())
+        let client = async_nats::connect(&servers[..]).await.unwrap();
+        let mut context = jetstream::new(client);
+        context.set_timeout(DEADLINE);
+        context
     }
 
     /// Waits until all three servers have the whole stream, and kills the one that leads it. Gives its number.

@@ -14,7 +14,7 @@ use tidegate_nats::transport::{
 
 use crate::kit::{DEADLINE, Server};
 
-const TIMEOUT: Duration = Duration::from_secs(5);
+const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// A user who may publish on `otlp.logs` and no other subject of telemetry.
 const USERS: &str = r#"authorization { users: [
@@ -106,9 +106,7 @@ async fn errors_of_messages_name_the_cure() {
         .err()
         .unwrap();
     assert!(matches!(error, NatsSendError::TooLarge(_)), "{error}");
-    let few = producer(&server, "few", Duration::from_millis(500))
-        .await
-        .unwrap();
+    let few = producer(&server, "few", Duration::from_secs(5)).await.unwrap();
     let denied = few.publish(message("otlp.traces", "1", "x")).await.unwrap();
     let error = denied.acknowledged().await.unwrap_err().to_string();
     assert!(

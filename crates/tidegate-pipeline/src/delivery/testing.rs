@@ -47,7 +47,7 @@ pub async fn balance_when(ledger: &Ledger, done: impl Fn(&Balance) -> bool) -> B
             tokio::time::sleep(std::time::Duration::from_millis(1)).await;
         }
     };
-    let patience = std::time::Duration::from_secs(30);
+    let patience = std::time::Duration::from_secs(60);
     let found = tokio::time::timeout(patience, look).await;
     found.unwrap_or_else(|_| panic!("the balance stays at {:?}", ledger.balance()))
 }

@@ -173,9 +173,9 @@ pub fn threshold(above: f64, clear: f64) -> Threshold {
 }
 
 /// Until then some reader of an expression has it computed, also on a busy machine.
-const READERS: Duration = Duration::from_secs(30);
+const READERS: Duration = Duration::from_secs(60);
 
-/// Blocks computations: a computation waits here while it is closed, at most 60 s.
+/// Blocks computations: a computation waits here while it is closed, at most two minutes.
 #[derive(Default)]
 pub struct Latch {
     state: Mutex<LatchState>,
@@ -216,7 +216,7 @@ impl Latch {
     }
 }
 
-/// Waits for a condition, 30 s at most, by the clock of the machine.
+/// Waits for a condition, a minute at most, by the clock of the machine.
 pub async fn until(is: impl Fn() -> bool) {
     let begun = std::time::Instant::now();
     while !is() {

@@ -34,7 +34,7 @@ impl Running {
     /// The next finding of a discovery, as `a=1,b=2`.
     async fn next(&mut self, source: usize) -> Vec<String> {
         loop {
-            let next = tokio::time::timeout(Duration::from_secs(20), self.findings.recv());
+            let next = tokio::time::timeout(Duration::from_secs(60), self.findings.recv());
             let (from, found) = next.await.expect("a finding in time").expect("it runs");
             if from == source {
                 return found.labels.iter().map(Labels::pairs).collect();
@@ -151,7 +151,7 @@ async fn an_answer_of_a_service_is_on_the_account_of_the_gateway() {
     let config = settings::<PrometheusReceiverConfig>(&yaml).get::<PrometheusReceiverConfig>();
     let service = http::HttpDiscovery::new(&config.config.scrape_configs[0].http_sd_configs[0]).unwrap();
     let memory = Arc::<Account>::default();
-    let timeout = Duration::from_secs(20);
+    let timeout = Duration::from_secs(60);
     let found = service.ask(timeout, &memory).await.unwrap();
     assert_eq!(found.labels.len(), 100_000);
     assert!(

@@ -26,7 +26,7 @@ async fn abandoned_work_ends_and_keeps_its_place_until_then() {
                 std::thread::sleep(Duration::from_millis(1));
             }
             // The next query must wait for this.
-            std::thread::sleep(Duration::from_millis(50));
+            std::thread::sleep(Duration::from_secs(2));
             ended.try_send(watched.check().unwrap_err()).unwrap();
         };
         let computed = queues.compute(QueryKind::Heavy, None, patience, work);

@@ -18,7 +18,7 @@ async fn a_point_can_be_asked_for_at_once_and_its_past_a_little_later() {
         (&json!({"job": "web"}), &json!("5"))
     );
 
-    let deadline = Instant::now() + Duration::from_secs(10);
+    let deadline = Instant::now() + Duration::from_secs(60);
     let mut value = 5;
     loop {
         value += 1;
@@ -78,7 +78,7 @@ async fn without_history_the_present_is_there_and_the_past_is_refused_by_name() 
 async fn a_series_that_has_gone_is_gone_at_once_and_its_past_stays() {
     let (admin, table) = with_table("history: {interval: 10ms}").await;
     table.observe(&point("level", Data::Gauge, "web", 7), unix_now());
-    let deadline = Instant::now() + Duration::from_secs(10);
+    let deadline = Instant::now() + Duration::from_secs(60);
     while ask(&admin, "count_over_time(level[1m]) >= 3").await.1["data"]["result"] == json!([]) {
         assert!(Instant::now() < deadline);
         tokio::time::sleep(Duration::from_millis(5)).await;
@@ -103,7 +103,7 @@ async fn series_that_came_when_the_memory_was_used_up_have_a_present_only() {
     let (admin, table) = with_table("history: {interval: 10ms, max_bytes: 400B}").await;
     table.observe(&point("first", Data::Gauge, "web", 1), unix_now());
     let sampled = async |query: &str| {
-        let deadline = Instant::now() + Duration::from_secs(10);
+        let deadline = Instant::now() + Duration::from_secs(60);
         loop {
             let (status, answer) = ask(&admin, query).await;
             let count = answer["data"]["result"][0]["value"][1].as_str();

@@ -42,7 +42,7 @@ impl Rig {
     }
 
     async fn until(&self, what: &str, done: impl Fn(&Rig) -> bool) {
-        let deadline = Instant::now() + Duration::from_secs(10);
+        let deadline = Instant::now() + Duration::from_secs(60);
         while !done(self) {
             assert!(Instant::now() < deadline, "timed out waiting until {what}");
             tokio::time::sleep(Duration::from_millis(1)).await;

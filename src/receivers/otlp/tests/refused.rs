@@ -349,7 +349,7 @@ async fn a_request_that_takes_longer_than_read_timeout_is_given_up() {
                 content-length: 100\r\n\r\n";
     stream.write_all(head.as_bytes()).await.unwrap();
     let mut answer = vec![0; 1024];
-    let read = tokio::time::timeout(Duration::from_secs(20), stream.read(&mut answer));
+    let read = tokio::time::timeout(Duration::from_secs(60), stream.read(&mut answer));
     let read = read.await.expect("it does not wait for the body").unwrap();
     let answer = String::from_utf8_lossy(&answer[..read]).into_owned();
     // Not 408: clients of OTLP don't come back after that.

@@ -290,9 +290,7 @@ async fn answers_worth_it_are_compressed_where_that_is_accepted() {
 
 #[tokio::test]
 async fn protocols_with_the_same_endpoint_share_a_port() {
-    let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    let endpoint = free.local_addr().unwrap();
-    drop(free);
+    let endpoint = format!("127.0.0.1:{}", crate::component::testing::free_port());
     let yaml = format!("protocols: {{grpc: {{endpoint: '{endpoint}'}}, http: {{endpoint: '{endpoint}'}}}}");
     let gateway = Gateway::start(&yaml).await;
     let shared = gateway.endpoint(0);

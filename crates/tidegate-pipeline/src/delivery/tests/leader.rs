@@ -35,7 +35,7 @@ async fn only_the_leader_exports_metrics_and_others_drop_and_count() {
     for signal in [Signal::Traces, Signal::Logs] {
         setup.destination.push(opaque(signal, b"0123456789", 1)).unwrap();
     }
-    setup.stop(Duration::from_secs(5)).await;
+    setup.stop(Duration::from_secs(60)).await;
     let requests = "one of metrics, and those of the other signals";
     assert_eq!(setup.asked.load(SeqCst), 3, "{requests}");
     let balance = ledgers(&setup.cx)[0].balance();
@@ -114,7 +114,7 @@ async fn each_increase_is_exported_by_one_replica_and_none_is_lost_between_two()
     push(0, 6, Export, 28);
     let mut exported = Vec::new();
     for (destination, _, ledger, increases) in replicas {
-        destination.stop(Instant::now() + Duration::from_secs(20)).await;
+        destination.stop(Instant::now() + Duration::from_secs(60)).await;
         let balance = ledger.balance();
         assert_eq!(balance.held(), 0, "{balance:?}");
         assert_eq!(

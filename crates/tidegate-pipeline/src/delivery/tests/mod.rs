@@ -109,7 +109,7 @@ async fn what_is_pushed_is_delivered_and_its_room_and_memory_come_back() {
     let balance = balance_when(&ledgers(&setup.cx)[0], |b| b.left == 3).await;
     assert_eq!(balance.held(), 0);
     assert_eq!(setup.held_bytes(), 0);
-    setup.stop(Duration::from_secs(5)).await;
+    setup.stop(Duration::from_secs(60)).await;
 }
 
 #[tokio::test]
@@ -194,7 +194,7 @@ async fn a_stop_waits_for_what_can_be_delivered() {
     setup.destination.start().await.unwrap();
     (0..50).for_each(|_| setup.push(2).unwrap());
     setup.permits.add_permits(50);
-    setup.stop(Duration::from_secs(20)).await;
+    setup.stop(Duration::from_secs(60)).await;
     assert_eq!(ledgers(&setup.cx)[0].balance().left, 100);
 }
 
@@ -205,7 +205,7 @@ async fn a_stop_ends_at_its_deadline_and_books_the_rest() {
     (0..50).for_each(|_| setup.push(2).unwrap());
     let begin = Instant::now();
     setup.stop(Duration::from_millis(30)).await;
-    assert!(begin.elapsed() < Duration::from_secs(5));
+    assert!(begin.elapsed() < Duration::from_secs(30));
     let balance = ledgers(&setup.cx)[0].balance();
     assert_eq!(balance.dropped[Reason::Shutdown as usize], 100);
     assert_eq!(setup.held_bytes(), 0);
@@ -230,7 +230,7 @@ async fn nothing_is_sent_of_an_empty_batch() {
     setup.destination.start().await.unwrap();
     let empty: Batch = opaque(Signal::Traces, b"", 0);
     setup.destination.push(empty).unwrap();
-    setup.stop(Duration::from_secs(5)).await;
+    setup.stop(Duration::from_secs(60)).await;
     assert_eq!(setup.asked.load(SeqCst), 0);
 }
 
@@ -274,7 +274,7 @@ async fn each_destination_has_its_own_queue_and_the_payload_is_shared() {
         let payload = Encoded::one(Signal::Metrics, vec![n; 10].into(), 1);
         both.push(Batch::new(payload)).unwrap();
     }
-    let deadline = Instant::now() + Duration::from_secs(10);
+    let deadline = Instant::now() + Duration::from_secs(60);
     while got[1].lock().len() < 100 || got[0].lock().is_empty() {
         assert!(Instant::now() < deadline, "one waits for the other");
         tokio::time::sleep(Duration::from_millis(1)).await;
@@ -319,5 +319,5 @@ async fn a_large_sender_waits_briefly_behind_a_destination_that_keeps_up() {
     send_much(&setup).await;
     assert_eq!(begun.elapsed(), waited, "the next one not at all");
     setup.permits.add_permits(4);
-    setup.stop(Duration::from_secs(5)).await;
+    setup.stop(Duration::from_secs(60)).await;
 }

@@ -30,7 +30,7 @@ async fn a_failed_attempt_is_repeated_and_a_panicking_one_is_booked() {
     setup.push(5).unwrap();
     let balance = balance_when(&ledgers(&setup.cx)[0], |b| b.held() == 0).await;
     assert_eq!(balance.dropped[Reason::Rejected as usize], 5);
-    setup.stop(Duration::from_secs(5)).await;
+    setup.stop(Duration::from_secs(60)).await;
 }
 
 #[tokio::test]
@@ -82,7 +82,7 @@ async fn an_outage_is_told_when_it_is_long_and_ends_with_the_first_delivery() {
     let lines = [down, back].map(|message| log.lines(message).len());
     assert_eq!(lines, [1, 1]);
     assert!(setup.cx.base.shared.health.troubles().is_empty());
-    setup.stop(Duration::from_secs(5)).await;
+    setup.stop(Duration::from_secs(60)).await;
 }
 
 #[tokio::test]
@@ -101,7 +101,7 @@ async fn a_retry_says_what_is_held_and_not_what_all_attempts_come_to() {
         .collect();
     assert_eq!(said, [("INFO", Some(3), Some(7)); 2]);
     setup.permits.add_permits(2);
-    setup.stop(Duration::from_secs(5)).await;
+    setup.stop(Duration::from_secs(60)).await;
 }
 
 #[tokio::test]
@@ -116,7 +116,7 @@ async fn an_attempt_that_takes_too_long_is_repeated() {
     }
     setup.permits.add_permits(10);
     balance_when(&ledgers(&setup.cx)[0], |b| b.left == 1).await;
-    setup.stop(Duration::from_secs(5)).await;
+    setup.stop(Duration::from_secs(60)).await;
 }
 
 #[tokio::test]

@@ -78,7 +78,7 @@ impl Side {
     async fn end(self) -> (Balance, Vec<Got>) {
         self.peer.permits.add_permits(1000);
         self.destination
-            .stop(Instant::now() + Duration::from_secs(20))
+            .stop(Instant::now() + Duration::from_secs(60))
             .await;
         let got = self.peer.got.lock().clone();
         (self.ledger.balance(), got)
@@ -253,7 +253,7 @@ async fn silent_streams_are_forgotten_while_nothing_comes() {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
     };
-    let forgotten = tokio::time::timeout(Duration::from_secs(20), forgotten).await;
+    let forgotten = tokio::time::timeout(Duration::from_secs(60), forgotten).await;
     forgotten.expect("nothing looks through the streams");
     side.end().await;
 }

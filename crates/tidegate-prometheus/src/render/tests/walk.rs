@@ -45,7 +45,7 @@ impl Encoder for Nosy {
             put_at(&table, &[distribution("1", &[])], NOW + 2);
             tell.send(()).unwrap();
         });
-        let waited = told.recv_timeout(Duration::from_secs(10));
+        let waited = told.recv_timeout(Duration::from_secs(60));
         assert!(waited.is_ok(), "who writes to the table waits for the page");
     }
 }

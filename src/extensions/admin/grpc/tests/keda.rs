@@ -295,7 +295,7 @@ async fn activity_stays_as_it_was_while_the_value_is_not_known() {
     let mut gateway = Gateway::start().await;
     let trigger = [("composite", "queue_depth"), ("target", "10")];
     let path = "/externalscaler.ExternalScaler/StreamIsActive";
-    gateway.depth.term = Duration::from_secs(1);
+    gateway.depth.term = Duration::from_secs(4);
     gateway.depth.observe("m", 5.0);
     let mut stream: Streaming<messages::IsActiveResponse> =
         gateway.stream(path, object(&trigger)).await.unwrap();
