@@ -14,7 +14,7 @@ from guides import Guide, Servers, engines
 
 # The servers that the reader of a guide has, by their addresses in it.
 SERVERS: dict[str, Servers] = {
-    "dynamo.md": {"127.0.0.1:8000": engines.dynamo, "127.0.0.1:8081": engines.vllm},
+    "dynamo.md": {"127.0.0.1:8000": engines.dynamo, "127.0.0.1:8081": engines.dynamo_worker},
     "vllm-sglang.md": {"127.0.0.1:8000": engines.vllm, "127.0.0.1:30000": engines.sglang},
 }
 

@@ -68,7 +68,7 @@ fn numbers() -> Recording {
             &move |tick| Some((noise(seed + 150, tick) * 30.0).floor()),
         );
         series(
-            "vllm:gpu_cache_usage_perc",
+            "vllm:kv_cache_usage_perc",
             &[("pod", pod), ("model_name", "m")],
             &move |tick| Some(noise(seed + 200, tick)),
         );
