@@ -139,7 +139,7 @@ pub(crate) fn free_port(host: &str) -> u16 {
             PORTS.start
         };
         // A child that another test starts may have a copy of the listener until it executes its program.
-        if TcpListener::bind((host, port)).is_ok() && TcpStream::connect((host, port)).is_err() {
+        if TcpListener::bind((host, port)).map(drop).is_ok() && TcpStream::connect((host, port)).is_err() {
             return port;
         }
     }

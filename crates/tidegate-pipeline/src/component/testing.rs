@@ -195,7 +195,9 @@ pub fn free_port() -> u16 {
             PORTS.start
         };
         // A child that another test starts may have a copy of the listener until it executes its program.
-        if TcpListener::bind(("127.0.0.1", port)).is_ok() && TcpStream::connect(("127.0.0.1", port)).is_err() {
+        if TcpListener::bind(("127.0.0.1", port)).map(drop).is_ok()
+            && TcpStream::connect(("127.0.0.1", port)).is_err()
+        {
             return port;
         }
     }
