@@ -166,12 +166,9 @@ impl ReadTask {
         }
         for record in records {
             self.index(&record);
-            let Some(stored) = record.stored() else {
-                if let (Some(newest), Some(subject)) = (&mut newest, record.subject()) {
-                    newest.remove(subject);
-                }
-                continue;
-            };
+            // A page that is gone now is given all the same. The total that has replaced it is in another partition, of which
+            // this read may not know yet.
+            let Some(stored) = record.stored() else { continue };
             let first = wanted.map(|wanted| wanted.get(&stored.message.subject).copied().unwrap_or(0));
             if first.is_some_and(|first| record.offset < first) {
                 continue;
