@@ -213,7 +213,7 @@ impl View {
         let (arrived, total) = {
             let mut state = self.state();
             if let Some(limits) = limits {
-                state.shared.history.keep_for(limits.span_ms);
+                state.keep_for(limits.span_ms);
             }
             state.follow(pass.time);
             (state.arrived, state.len().max(1))

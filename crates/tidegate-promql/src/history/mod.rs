@@ -106,8 +106,13 @@ impl History {
     }
 
     /// Sets the time for which a sample stays, in milliseconds. A series drops samples that are too old when it gets the next
-    /// one.
-    pub fn keep_for(&mut self, span_ms: Millis) {
+    /// one. `now`: the time of the newest samples. A longer history does not bring back what has gone by then.
+    pub fn keep_for(&mut self, span_ms: Millis, now: Millis) {
+        if span_ms > self.limits.span_ms {
+            let oldest = now.saturating_sub(self.limits.span_ms);
+            let oldest = oldest.div_euclid(self.limits.interval_ms);
+            self.first = self.first.map(|first| first.max(oldest));
+        }
         self.limits.span_ms = span_ms;
     }
 

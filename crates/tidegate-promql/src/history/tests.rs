@@ -77,16 +77,23 @@ fn a_span_that_grows_keeps_what_is_there_and_one_that_shrinks_frees_it() {
         ticks.for_each(|tick| history.append(id, (START + tick) * 1000, tick as f64));
     };
     append(&mut history, 0..60);
-    history.keep_for(3_600_000);
+    history.keep_for(3_600_000, (START + 59) * 1000);
     append(&mut history, 60..3600);
     assert_eq!(history.read(id, 0, Millis::MAX).len(), 3600);
     assert_eq!(history.begins((START + 3599) * 1000), Some(START * 1000));
     let bytes = history.bytes();
-    history.keep_for(60_000);
+    history.keep_for(60_000, (START + 3599) * 1000);
     append(&mut history, 3600..3601);
     let kept = history.read(id, 0, Millis::MAX).len();
     assert!((61..=61 + usize::from(chunk::SAMPLES)).contains(&kept), "{kept}");
     assert!(history.bytes() < bytes / 2, "{} of {bytes}", history.bytes());
+    let now = (START + 3600) * 1000;
+    let begins = history.begins(now);
+    assert_eq!(begins, Some(now - 60_000));
+    history.keep_for(3_600_000, now);
+    assert_eq!(history.begins(now), begins, "older samples do not come back");
+    append(&mut history, 3601..3701);
+    assert_eq!(history.begins(now + 100_000), begins);
 }
 
 fn histogram() -> impl Strategy<Value = ExponentialHistogram> {

@@ -8,6 +8,7 @@ use tidegate_promql::{History, HistoryLimits, Millis};
 
 use super::View;
 use super::entry::HistoryRule;
+use super::state::ViewState;
 
 /// The bytes that the past may take under a memory limit in bytes, if its configuration sets no limit.
 pub fn max_past_bytes_within(memory: usize) -> usize {
@@ -61,7 +62,10 @@ impl View {
     #[must_use]
     pub fn need_past(&self, span_ms: Millis) -> Arc<PastNeed> {
         let need = Arc::new(PastNeed(span_ms));
-        self.needs.lock().push(Arc::downgrade(&need));
+        let mut needs = self.needs.lock();
+        // Nobody else removes them where no past is kept.
+        needs.retain(|need| need.strong_count() > 0);
+        needs.push(Arc::downgrade(&need));
         need
     }
 
@@ -91,9 +95,19 @@ impl View {
 
     /// The longest time for which a reader needs samples, in milliseconds.
     fn needed_span(&self) -> Millis {
-        let mut needs = self.needs.lock();
-        needs.retain(|need| need.strong_count() > 0);
+        let needs = self.needs.lock();
         let spans = needs.iter().filter_map(|need| Some(need.upgrade()?.0));
         spans.max().unwrap_or(0)
+    }
+}
+
+impl ViewState {
+    /// Keeps samples for so many milliseconds from now on. Those that have gone, also of another replica, do not come back.
+    pub(super) fn keep_for(&mut self, span_ms: Millis) {
+        let ends = self.shared.history_ends();
+        if let Some((_, since)) = &mut self.borrowed {
+            *since = ends.max(*since);
+        }
+        self.shared.keep_for(span_ms);
     }
 }

@@ -74,6 +74,11 @@ impl SharedState {
         self.recorded.saturating_sub(self.history.limits().span_ms)
     }
 
+    /// Keeps samples for so many milliseconds from now on.
+    pub(super) fn keep_for(&mut self, span_ms: Millis) {
+        self.history.keep_for(span_ms, self.recorded);
+    }
+
     /// Keeps the past of a number that has gone.
     pub(super) fn bury(&mut self, labels: Labels, past: Past, now: Millis) {
         if let Past::Kept(past) = past {
