@@ -52,7 +52,7 @@ use crate::net::errors::{AUTH_ERRORS, LISTENER_ERRORS, PAGE_ERRORS, SOCKET_ERROR
 use crate::net::http::HTTP2_MAX_STREAMS;
 use crate::net::pages::{self, Answer, PageServer, Pages, Request, ServerConfig, Takes, max_answer_bytes};
 use crate::net::{Endpoint, SocketFileConfig, TlsServerConfig};
-use crate::prom::catalog::{HistoryRule, KeptPast, View, max_past_bytes_within, max_samples_within};
+use crate::prom::catalog::{HistoryRule, KeptPast, View, max_samples_within};
 
 /// The default port of the pages.
 const PORT: u16 = 8080;
@@ -217,12 +217,6 @@ impl HistoryConfig {
         self.retention.unwrap_or(RETENTION)
     }
 
-    /// The configured limit, or the default for this memory limit in bytes.
-    fn max_bytes(&self, memory: usize) -> usize {
-        let derived = max_past_bytes_within(memory);
-        self.max_bytes.map_or(derived, ByteSize::as_usize)
-    }
-
     fn check(&self, at: &Node, cx: &mut Problems) {
         if self.interval < Duration::from_millis(10) {
             cx.at(at.child("interval")).error("must be at least 10ms");
@@ -367,10 +361,11 @@ impl Extension for Admin {}
 impl Lifecycle for Admin {
     async fn start(&self) -> Result<(), ComponentError> {
         let shared = self.base.shared.clone();
-        // Memory limiters have been built meanwhile.
-        let memory = shared.memory.limit();
-        if self.samples {
-            self.view.bound_past(self.config.history.max_bytes(memory));
+        // Memory limiters, which bound the past, have been built meanwhile.
+        if self.samples
+            && let Some(limits) = self.view.past_limits()
+        {
+            self.view.bound_past(limits.max_bytes);
         }
         let api = Api::new(
             &self.base.id,

@@ -14,6 +14,7 @@ use super::*;
 use crate::component::testing::{context, settings};
 use crate::component::unix_now;
 use crate::net::pages::testing::{fetch, post};
+use crate::prom::catalog::max_past_bytes_within;
 
 async fn get(admin: &Admin, path: &str) -> (u16, Value) {
     let (status, body) = fetch(&admin.server.local(), "GET", path).await;
@@ -159,15 +160,16 @@ fn limits_that_are_not_configured_come_from_the_memory_limit() {
     let query = QueryConfig::default();
     assert_eq!(query.max_samples(usize::MAX), 20_000_000);
     assert_eq!(query.max_samples(128 << 20), 1 << 20);
-    let past = HistoryConfig::default();
-    assert_eq!(past.max_bytes(usize::MAX), 256 << 20);
-    assert_eq!(past.max_bytes(256 << 20), 32 << 20);
+    assert_eq!(max_past_bytes_within(usize::MAX), 256 << 20);
+    assert_eq!(max_past_bytes_within(256 << 20), 32 << 20);
+    assert_eq!(HistoryConfig::default().kept_past(Vec::new()).max_bytes, None);
     let configured = settings::<AdminConfig>(
         "{endpoint: '127.0.0.1:0', query: {max_samples: 7}, history: {max_bytes: 1GiB}}",
     );
     let configured = configured.get::<AdminConfig>();
     assert_eq!(configured.query.max_samples(1 << 20), 7);
-    assert_eq!(configured.history.max_bytes(1 << 20), 1 << 30);
+    let past = configured.history.kept_past(Vec::new());
+    assert_eq!(past.max_bytes, Some(1 << 30));
 }
 
 #[tokio::test]
