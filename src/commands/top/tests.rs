@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::edges::edge_table;
 use super::snapshot::GraphSnapshot;
-use super::view::{SortColumn, table};
+use super::view::{SortColumn, short, table};
 use crate::commands::terminal::screen;
 
 fn page(time: f64, instance: &str, items: u64, ids: &[String]) -> Value {
@@ -295,6 +295,20 @@ fn long_ids_fit_every_width() {
         );
         let shows_numbers = lines.iter().any(|line| line.ends_with(" 4.2ms   1.5s"));
         assert_eq!(shows_numbers, width >= 80, "{lines:?}");
+    }
+}
+
+#[test]
+fn numbers_are_as_short_as_their_columns() {
+    let numbers = [
+        (99_999.0, "99999"),
+        (100_000.0, "100.0k"),
+        (999_900.0, "999.9k"),
+        (999_960.0, "1.0M"),
+        (999_960_000.0, "1.0G"),
+    ];
+    for (value, shown) in numbers {
+        assert_eq!(short(value), shown);
     }
 }
 

@@ -156,7 +156,8 @@ pub(super) fn short(value: f64) -> String {
         let decimals = usize::from(value < 1000.0 && value.fract() != 0.0);
         return format!("{value:.decimals$}");
     }
-    let prefix = PREFIXES.iter().find(|(scale, _)| value >= *scale);
+    // What rounds to 1000.0 has the next prefix: a column has room for three digits before the point.
+    let prefix = PREFIXES.iter().find(|(scale, _)| value >= scale * 0.999_95);
     prefix.map_or_else(String::new, |(scale, prefix)| {
         format!("{:.1}{prefix}", value / scale)
     })
