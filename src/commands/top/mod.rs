@@ -16,7 +16,7 @@ use tokio::time::{MissedTickBehavior, interval, timeout};
 
 use self::edges::edge_table;
 use self::snapshot::GraphSnapshot;
-use self::view::{SortColumn, table};
+use self::view::{SortColumn, table, wrapped};
 use super::Failure;
 use super::client::{self, Client, GatewayArgs, printable};
 use super::terminal::{self, Screen, clip, screen};
@@ -212,31 +212,32 @@ impl TopState {
         self.last_key = key;
     }
 
-    /// The lines above the table.
+    /// The lines above the table, of at most `width` characters.
     fn head(&self, width: usize) -> Vec<String> {
-        let paused = if self.is_paused { "  paused" } else { "" };
         let every = humantime::format_duration(self.interval);
-        let edges = if self.shows_edges { "  edges" } else { "" };
-        let first = format!(
-            "{}  every {every}{edges}  sort {:?}{paused}",
-            self.endpoint, self.sort
-        );
-        let summary = match &self.now {
+        let mut view = vec![self.endpoint.clone(), format!("every {every}")];
+        view.extend(self.shows_edges.then(|| "edges".to_owned()));
+        view.push(format!("sort {:?}", self.sort));
+        view.extend(self.is_paused.then(|| "paused".to_owned()));
+        let mut head = wrapped(view, "  ", width);
+        match &self.now {
             Some(now) => {
                 let cpu = now.cpu(self.before.as_ref());
                 let cpu = cpu.map_or_else(|| "-".to_owned(), |percent| format!("{percent:.0}%"));
-                format!("cpu {cpu}  {}", now.summary)
+                let mut summary = vec![format!("cpu {cpu}")];
+                summary.extend_from_slice(&now.summary);
+                head.extend(wrapped(summary, "  ", width));
+                if let Some(why) = &now.unready {
+                    head.extend(wrapped(format!("not ready: {why}").split(' '), " ", width));
+                }
             }
-            None => "no answer yet".to_owned(),
-        };
-        let mut head = vec![first, summary];
+            None => head.push(clip("no answer yet".to_owned(), width)),
+        }
         if let Some(why) = &self.stale {
             let age = self.received.elapsed().as_secs();
-            head.push(format!("stale for {age} s: {why}"));
+            head.push(clip(printable(&format!("stale for {age} s: {why}")), width));
         }
-        head.into_iter()
-            .map(|line| clip(printable(&line), width))
-            .collect()
+        head
     }
 
     fn table(&self, width: usize) -> Vec<String> {

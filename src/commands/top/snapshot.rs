@@ -19,8 +19,10 @@ pub(super) struct GraphSnapshot {
     instance: String,
     /// Processor time of the process since its start, in seconds.
     cpu_seconds: Option<f64>,
-    /// Version, uptime, memory and health.
-    pub(super) summary: String,
+    /// Version, uptime and memory; `ready` if the gateway is.
+    pub(super) summary: Vec<String>,
+    /// Why the gateway is not ready.
+    pub(super) unready: Option<String>,
     pipelines: Vec<Value>,
     components: HashMap<TopKey, Counters>,
 }
@@ -116,6 +118,7 @@ impl GraphSnapshot {
             instance: text(&page["instance"]),
             cpu_seconds: page["process"]["cpuSeconds"].as_f64(),
             summary: summary(page),
+            unready: unready(page),
             components: components.collect(),
             pipelines: page["pipelines"].as_array().cloned().unwrap_or_default(),
         }
@@ -314,17 +317,25 @@ fn fullest(queue: &Value) -> Option<f64> {
     fullest.or_else(|| fill(queue))
 }
 
-fn summary(page: &Value) -> String {
+fn unready(page: &Value) -> Option<String> {
+    page["health"]["reason"].as_str().map(str::to_owned)
+}
+
+fn summary(page: &Value) -> Vec<String> {
     let number = |value: &Value| value.as_f64().unwrap_or(0.0);
     let uptime = (number(&page["time"]) - number(&page["started"])).clamp(0.0, 1e12);
     let uptime = humantime::format_duration(std::time::Duration::from_secs(uptime as u64));
     let mib = |value: &Value| value.as_f64().map(|bytes| format!("{:.0}", bytes / 1_048_576.0));
     let used = mib(&page["memory"]["usedBytes"]).unwrap_or_else(|| "-".to_owned());
     let limit = mib(&page["memory"]["limitBytes"]).map_or_else(String::new, |limit| format!(" of {limit}"));
-    let health = match page["health"]["reason"].as_str() {
-        None => "ready".to_owned(),
-        Some(reason) => format!("not ready: {reason}"),
-    };
     let version = text(&page["version"]);
-    format!("version {version}  up {uptime}  memory {used}{limit} MiB  {health}")
+    let mut summary = vec![
+        format!("version {version}"),
+        format!("up {uptime}"),
+        format!("memory {used}{limit} MiB"),
+    ];
+    if unready(page).is_none() {
+        summary.push("ready".to_owned());
+    }
+    summary
 }

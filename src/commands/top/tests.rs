@@ -2,8 +2,11 @@
 
 //! Frames from answers of a gateway.
 
+use std::time::{Duration, Instant};
+
 use serde_json::{Value, json};
 
+use super::TopState;
 use super::edges::edge_table;
 use super::snapshot::GraphSnapshot;
 use super::view::{SortColumn, short, table};
@@ -49,7 +52,68 @@ fn rates_are_differences_and_totals_are_exact() {
             "exporter", "file/0", "100", "100", "300", "0", "25%", "0", "4.2ms", "1.5s"
         ]
     );
-    assert_eq!(new.summary, "version 1  up 12s  memory 1 of 2 MiB  ready");
+}
+
+/// The lines above the table of a paused view of edges.
+fn head(reason: Option<&str>, width: usize) -> Vec<String> {
+    let mut page = page(98.0, "a", 300, &ids(1));
+    page["version"] = json!("0.1.0");
+    page["memory"] = json!({"usedBytes": 64_u64 << 20, "limitBytes": 19_284_u64 << 20});
+    page["health"]["reason"] = json!(reason);
+    let state = TopState {
+        endpoint: "http://127.0.0.1:8080".to_owned(),
+        interval: Duration::from_secs(1),
+        now: Some(GraphSnapshot::read(&page)),
+        before: None,
+        received: Instant::now(),
+        stale: None,
+        is_paused: true,
+        shows_edges: true,
+        sort: SortColumn::Dropped,
+        scroll: 0,
+        last_key: 0,
+    };
+    state.head(width)
+}
+
+#[test]
+fn narrow_screens_show_the_health() {
+    let at_80 = [
+        "http://127.0.0.1:8080  every 1s  edges  sort Dropped  paused",
+        "cpu -  version 0.1.0  up 1m 38s  memory 64 of 19284 MiB  ready",
+    ];
+    assert_eq!(head(None, 80), at_80);
+    let at_60 = [
+        "http://127.0.0.1:8080  every 1s  edges  sort Dropped  paused",
+        "cpu -  version 0.1.0  up 1m 38s  memory 64 of 19284 MiB",
+        "ready",
+    ];
+    assert_eq!(head(None, 60), at_60);
+}
+
+#[test]
+fn narrow_screens_show_why_a_gateway_is_not_ready() {
+    let reason = Some("receivers::partials/store-of-the-whole-region: catching up");
+    let at_80 = [
+        "http://127.0.0.1:8080  every 1s  edges  sort Dropped  paused",
+        "cpu -  version 0.1.0  up 1m 38s  memory 64 of 19284 MiB",
+        "not ready: receivers::partials/store-of-the-whole-region: catching up",
+    ];
+    assert_eq!(head(reason, 80), at_80);
+    assert_eq!(
+        head(reason, 60)[2..],
+        [
+            "not ready: receivers::partials/store-of-the-whole-region:",
+            "catching up"
+        ]
+    );
+    for width in [0, 10, 30] {
+        let lines = head(reason, width);
+        assert!(
+            lines.iter().all(|line| line.chars().count() <= width),
+            "{lines:?}"
+        );
+    }
 }
 
 #[test]

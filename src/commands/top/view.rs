@@ -77,6 +77,27 @@ pub(super) fn table(groups: &[TopGroup], sort: SortColumn, width: usize) -> Vec<
     lines
 }
 
+/// The parts in lines of at most `width` characters, with `gap` between them. A part that is longer than a line is cut.
+pub(super) fn wrapped(
+    parts: impl IntoIterator<Item = impl AsRef<str>>,
+    gap: &str,
+    width: usize,
+) -> Vec<String> {
+    let mut lines: Vec<String> = Vec::new();
+    for part in parts {
+        let part = printable(part.as_ref());
+        let longer = lines.last().map(|line| format!("{line}{gap}{part}"));
+        match longer.filter(|line| line.chars().count() <= width) {
+            Some(line) => {
+                lines.pop();
+                lines.push(line);
+            }
+            None => lines.push(part),
+        }
+    }
+    lines.into_iter().map(|line| clip(line, width)).collect()
+}
+
 /// The first line of a table, which stays in view while the others scroll. Without room for `name`, it has the columns only.
 pub(super) fn heading(name: &str, heads: &[&str], width: usize) -> String {
     beside(name, heads, heads, width).pop().unwrap_or_default()

@@ -79,6 +79,8 @@ pub struct Reloads {
     wake: Notify,
     closed: CancellationToken,
     past: Mutex<VecDeque<Arc<ReloadResult>>>,
+    /// Outlasts the results in `past`.
+    applied_at: Mutex<Option<SystemTime>>,
 }
 
 impl Reloads {
@@ -150,6 +152,9 @@ impl Reloads {
 
     /// Adds a result to the history.
     pub fn note(&self, result: ReloadResult) {
+        if result.error.is_none() {
+            *self.applied_at.lock() = Some(result.at);
+        }
         let mut past = self.past.lock();
         past.truncate(LISTED - 1);
         past.push_front(Arc::new(result));
@@ -158,6 +163,11 @@ impl Reloads {
     /// The results, newest first.
     pub fn past(&self) -> Vec<Arc<ReloadResult>> {
         self.past.lock().iter().cloned().collect()
+    }
+
+    /// When the last reload that succeeded ended. `None`: the configuration of the start runs.
+    pub fn applied_at(&self) -> Option<SystemTime> {
+        *self.applied_at.lock()
     }
 }
 
@@ -177,6 +187,8 @@ impl Answers {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
 
     fn result(error: Option<&str>) -> ReloadResult {
@@ -250,5 +262,21 @@ mod tests {
         let past = reloads.past();
         assert_eq!(past.len(), LISTED);
         assert_eq!(past[0].error.as_deref(), Some("newest"));
+    }
+
+    #[test]
+    fn refused_reloads_do_not_hide_when_the_last_one_succeeded() {
+        let reloads = Reloads::default();
+        assert_eq!(reloads.applied_at(), None);
+        let applied = SystemTime::UNIX_EPOCH + Duration::from_secs(5);
+        reloads.note(ReloadResult {
+            at: applied,
+            ..result(None)
+        });
+        for _ in 0..=LISTED {
+            reloads.note(result(Some("refused")));
+        }
+        assert!(reloads.past().iter().all(|result| result.error.is_some()));
+        assert_eq!(reloads.applied_at(), Some(applied));
     }
 }

@@ -150,6 +150,8 @@ impl<'d, 'q> Expansion<'d, 'q> {
         let value = self.pipeline(&branch.pipeline, dot)?;
         let items = items(&value)?;
         if items.is_empty() {
+            // As in Go, the variables have the whole value here.
+            self.set(&branch.pipeline, &[value.clone(), value])?;
             return self.walk(&branch.otherwise, dot);
         }
         let known = self.variables.len();

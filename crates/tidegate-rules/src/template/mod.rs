@@ -16,6 +16,7 @@ mod printf;
 mod tests;
 mod times;
 mod value;
+mod variables;
 
 use tidegate_promql::{Labels, Millis, SampleValue};
 
@@ -62,7 +63,7 @@ impl Template {
     /// Parses a template.
     ///
     /// # Errors
-    /// It is not a template, is too long, or has an unknown function.
+    /// It is not a template, is too long, or has an unknown function or variable.
     pub fn parse(text: &str) -> Result<Self, String> {
         if text.len() > MAX_TEMPLATE {
             return Err(format!("a template has {MAX_TEMPLATE} bytes at most"));

@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 
 use super::functions;
 use super::lexer::{Lexed, Piece, TemplateToken, pieces};
+use super::variables::VariableScope;
 
 /// The most levels of blocks and parentheses.
 const MAX_DEPTH: usize = 40;
@@ -80,6 +81,7 @@ struct TemplateParser {
     pieces: std::vec::IntoIter<Piece>,
     /// The number of open `range` blocks.
     ranges: usize,
+    variables: VariableScope,
     definitions: BTreeMap<String, Vec<TemplateNode>>,
 }
 
@@ -88,6 +90,7 @@ pub(super) fn parse(text: &str) -> Result<ParsedTemplate, String> {
     let mut parser = TemplateParser {
         pieces: pieces(text)?.into_iter(),
         ranges: 0,
+        variables: VariableScope::new(),
         definitions: BTreeMap::new(),
     };
     let (nodes, ending) = parser.list(0)?;
@@ -144,10 +147,10 @@ impl TemplateParser {
             "block" => self.block(tokens, depth),
             "template" => {
                 let (name, rest) = template_name(tokens)?;
-                let pipeline = (!rest.is_empty()).then(|| pipeline(rest, false));
+                let pipeline = (!rest.is_empty()).then(|| self.pipeline(rest, false));
                 Ok(TemplateNode::Template(name, pipeline.transpose()?))
             }
-            _ => pipeline(tokens, false).map(TemplateNode::Action),
+            _ => self.pipeline(tokens, false).map(TemplateNode::Action),
         }
     }
 
@@ -166,7 +169,7 @@ impl TemplateParser {
         if rest.is_empty() {
             return Err("missing value for block clause".to_owned());
         }
-        let pipeline = pipeline(rest, false)?;
+        let pipeline = self.pipeline(rest, false)?;
         self.definition(name.clone(), depth)?;
         Ok(TemplateNode::Template(name, Some(pipeline)))
     }
@@ -174,8 +177,9 @@ impl TemplateParser {
     /// Reads the body of a template up to its `end`.
     fn definition(&mut self, name: String, depth: usize) -> Result<(), String> {
         let ranges = std::mem::take(&mut self.ranges);
+        let variables = std::mem::replace(&mut self.variables, VariableScope::of_defined_template());
         let (body, ending) = self.list(depth + 1)?;
-        self.ranges = ranges;
+        (self.ranges, self.variables) = (ranges, variables);
         match ending {
             Ending::End => {}
             Ending::Text => return Err("unexpected EOF".to_owned()),
@@ -195,7 +199,8 @@ impl TemplateParser {
     /// A block up to its `end`.
     fn branch(&mut self, tokens: &[Lexed], depth: usize) -> Result<Branch, String> {
         let word = keyword(tokens);
-        let pipeline = pipeline(&tokens[1..], word == "range")?;
+        let block = self.variables.open_block();
+        let pipeline = self.pipeline(&tokens[1..], word == "range")?;
         let (body, ending) = self.list(depth + 1)?;
         let otherwise = match ending {
             Ending::End => Vec::new(),
@@ -212,11 +217,32 @@ impl TemplateParser {
             }
             Ending::Else(_) => return Err("unexpected token in {{else}}".to_owned()),
         };
+        // As in Go, `{{else}}` may read what the part before it declares.
+        self.variables.close_block(block);
         Ok(Branch {
             pipeline,
             body,
             otherwise,
         })
+    }
+
+    /// Parses a whole action as a pipeline.
+    fn pipeline(&mut self, tokens: &[Lexed], is_range: bool) -> Result<Pipeline, String> {
+        let mut cursor = Cursor {
+            tokens,
+            at: 0,
+            known: &mut self.variables,
+        };
+        let (variables, is_assignment) = cursor.variables(is_range)?;
+        let commands = cursor.commands(0)?;
+        match cursor.peek() {
+            None => Ok(Pipeline {
+                variables,
+                is_assignment,
+                commands,
+            }),
+            Some(token) => Err(format!("unexpected {token:?} in pipeline")),
+        }
     }
 }
 
@@ -244,25 +270,11 @@ fn is_blank(nodes: &[TemplateNode]) -> bool {
     nodes.iter().all(is_space)
 }
 
-/// Parses a whole action as a pipeline.
-fn pipeline(tokens: &[Lexed], is_range: bool) -> Result<Pipeline, String> {
-    let mut cursor = Cursor { tokens, at: 0 };
-    let (variables, is_assignment) = cursor.variables(is_range)?;
-    let commands = cursor.commands(0)?;
-    match cursor.peek() {
-        None => Ok(Pipeline {
-            variables,
-            is_assignment,
-            commands,
-        }),
-        Some(token) => Err(format!("unexpected {token:?} in pipeline")),
-    }
-}
-
 /// Tokens, and the number of those that were read.
 struct Cursor<'t> {
     tokens: &'t [Lexed],
     at: usize,
+    known: &'t mut VariableScope,
 }
 
 impl<'t> Cursor<'t> {
@@ -292,6 +304,8 @@ impl<'t> Cursor<'t> {
             _ => return Err("expected := after the variables of range".to_owned()),
         };
         self.at = sign + 1;
+        // As in Go, an assignment declares too. It fails in the expansion if the variable does not exist.
+        self.known.declare(&names);
         Ok((names, is_assignment))
     }
 
@@ -327,7 +341,10 @@ impl<'t> Cursor<'t> {
                 fields.push(name.clone());
                 Base::Dot
             }
-            TemplateToken::Variable(name) => Base::Variable(name.clone()),
+            TemplateToken::Variable(name) => {
+                self.known.check(name)?;
+                Base::Variable(name.clone())
+            }
             TemplateToken::Dot => Base::Dot,
             TemplateToken::Text(text) => Base::Text(text.clone()),
             TemplateToken::Int(number) => Base::Int(*number),

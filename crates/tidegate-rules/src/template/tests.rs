@@ -70,6 +70,10 @@ fn templates_of_rules_have_their_texts() {
             "0b1a",
         ),
         (
+            "{{ range $i, $s := query \"none\" }}{{ else }}{{ len $i }}{{ len $s }}{{ end }}",
+            "00",
+        ),
+        (
             "{{ if gt $value 1000.0 }}high{{ else if gt $value 1.0 }}low{{ else }}none{{ end }}",
             "high",
         ),
@@ -287,7 +291,8 @@ fn errors_say_what_is_wrong() {
         ("{{ if true }}", "unexpected EOF"),
         ("{{ end }}", "unexpected {{end}}"),
         ("{{ nothing }}", "function \"nothing\" not defined"),
-        ("{{ $nothing }}", "undefined variable"),
+        ("{{ $x = 5 }}", "undefined variable \"$x\""),
+        ("{{ $x := $x }}", "undefined variable \"$x\""),
         (
             "{{ query \"none\" | first }}",
             "first() called on vector with no elements",
@@ -325,10 +330,6 @@ fn errors_say_what_is_wrong() {
             "{{ range query \"up\" }}{{ block \"x\" . }}{{ break }}{{ end }}{{ end }}",
             "outside",
         ),
-        (
-            "{{ define \"x\" }}{{ $value }}{{ end }}{{ template \"x\" }}",
-            "undefined variable",
-        ),
         ("{{ toTime \"NaN\" }}", "value is NaN or Inf"),
         ("{{ toTime 1e300 }}", "overflows int64"),
         ("{{ toDuration \"NaN\" }}", "cannot be represented as a duration"),
@@ -351,6 +352,73 @@ fn errors_say_what_is_wrong() {
     for (text, expected) in table {
         let error = expand(text).unwrap_err();
         assert!(error.contains(expected), "{text}: {error}");
+    }
+}
+
+#[test]
+fn variables_exist_until_the_end_of_their_block() {
+    // Go's parser accepts these templates too.
+    let accepted = [
+        "{{ $ }}{{ $labels }}{{ $externalLabels }}{{ $externalURL }}{{ $value }}",
+        "{{ define \"x\" }}{{ $ }}{{ $x := 1 }}{{ $x }}{{ end }}{{ $value }}",
+        "{{ if true }}{{ $x := 1 }}{{ if true }}{{ $x }}{{ end }}{{ $x }}{{ end }}",
+        "{{ if true }}{{ $x := 1 }}{{ else }}{{ $x }}{{ end }}",
+        "{{ if $x := true }}{{ $x }}{{ else }}{{ $x }}{{ end }}",
+        "{{ if false }}{{ else if $x := true }}{{ $x }}{{ end }}",
+        "{{ with $x := 1 }}{{ $x }}{{ end }}",
+        "{{ range $i, $x := query \"up\" }}{{ $i }}{{ $x }}{{ else }}{{ $i }}{{ $x }}{{ end }}",
+        "{{ if true }}{{ $x := 1 }}{{ block \"y\" $value }}{{ $ }}{{ end }}{{ $x }}{{ end }}",
+        "{{ define \"y\" }}{{ end }}{{ template \"y\" $x := 5 }}{{ $x }}",
+        "{{ block \"y\" $x := 5 }}{{ end }}{{ $x }}",
+        "{{ $ := 5 }}{{ $ }}",
+        "{{ $x = 5 }}{{ $x }}",
+        "{{ $x := $x }}",
+        "{{/* $x */}}",
+    ];
+    for text in accepted {
+        assert_eq!(Template::parse(text).err(), None, "{text}");
+    }
+    // The message names the unknown variable `$x`.
+    let refused = [
+        "{{ $x }}{{ $x := 1 }}",
+        "{{ $x.a }}",
+        "{{ print 1 (print $x) }}",
+        "{{ 1 | print $x }}",
+        "{{ template \"y\" $x }}",
+        "{{ if false }}{{ $x }}{{ end }}",
+        "{{ if true }}{{ $x := 1 }}{{ end }}{{ $x }}",
+        "{{ if $x := true }}{{ end }}{{ $x }}",
+        "{{ if false }}{{ else if $x := true }}{{ end }}{{ $x }}",
+        "{{ with $x := 1 }}{{ end }}{{ $x }}",
+        "{{ range $x, $y := query \"up\" }}{{ end }}{{ $x }}",
+        "{{ range $x := query \"up\" }}{{ end }}{{ $x }}",
+        "{{ define \"y\" }}{{ $x := 1 }}{{ end }}{{ $x }}",
+        "{{ $x := 1 }}{{ define \"y\" }}{{ $x }}{{ end }}",
+        "{{ block \"y\" $x := 5 }}{{ $x }}{{ end }}",
+        "{{ define \"y\" }}{{ if true }}{{ block \"z\" . }}{{ $x }}{{ end }}{{ end }}{{ end }}",
+    ];
+    for text in refused {
+        let error = Template::parse(text).err().unwrap_or_default();
+        assert!(error.contains("undefined variable \"$x\""), "{text}: {error}");
+    }
+}
+
+#[test]
+fn the_error_of_an_unknown_variable_lists_the_known_ones() {
+    let table = [
+        (
+            "{{ $y := 1 }}{{ $val }}",
+            "error parsing template: undefined variable \"$val\" \
+(known here: $, $externalLabels, $externalURL, $labels, $value, $y)",
+        ),
+        (
+            "{{ define \"x\" }}{{ $value }}{{ end }}",
+            "error parsing template: undefined variable \"$value\" (known here: $); a defined template has only `$` and `.` \
+from its caller: write `{{ template \"name\" . }}`, and `.Value` for `$value`",
+        ),
+    ];
+    for (text, expected) in table {
+        assert_eq!(Template::parse(text).err().as_deref(), Some(expected), "{text}");
     }
 }
 

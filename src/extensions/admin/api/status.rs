@@ -108,8 +108,7 @@ impl Api {
         let directory = std::env::current_dir().unwrap_or_default();
         let started = humantime::format_rfc3339_nanos(self.started).to_string();
         let past = self.shared.reloads.past();
-        let applied = past.iter().find(|result| result.error.is_none());
-        let applied = applied.map_or(self.started, |result| result.at);
+        let applied = self.shared.reloads.applied_at().unwrap_or(self.started);
         Ok(json!({
             "startTime": started,
             "CWD": directory.display().to_string(),
