@@ -164,7 +164,7 @@ impl RoundRobinState {
     /// A composite shows nothing that has left its window, also on a page that took long. `age`: of its newest observation.
     fn check_composite(&mut self, age: Option<f64>, number: usize, took: Duration) {
         let Some(age) = age else { return };
-        let most = WINDOW + SUB_WINDOW + MAX_LAG + took + 3 * TOLERANCE;
+        let most = WINDOW + SUB_WINDOW + MAX_LAG + took + TOLERANCE;
         if age > most.as_secs_f64() {
             let seconds = self.begun.elapsed().as_secs_f64();
             self.violations.add(format!(
