@@ -24,7 +24,7 @@ use crate::component::{
 };
 use crate::delivery::errors::DELIVERY_ERRORS;
 use config::LoadBalancingConfig;
-use peers::{Peers, Shares};
+use peers::{Current, Peers, Shares};
 
 /// The errors of `loadbalancing`.
 const ERRORS: &[ErrorDoc] = &[
@@ -144,18 +144,33 @@ impl LoadBalancing {
     fn owner(&self) -> usize {
         std::ptr::from_ref(self).addr()
     }
+
+    /// Admits a batch at these endpoints. One that leaves meanwhile refuses its share, so the endpoints of then are asked.
+    fn admit_at(&self, mut endpoints: Arc<Current>, batch: &Batch, flow: &mut Flow) -> Result<(), Refused> {
+        let mark = flow.mark();
+        loop {
+            let shares = self.peers.split_by(&endpoints, batch)?;
+            let admitted = shares
+                .iter()
+                .try_for_each(|(peer, share)| peer.admit(share, flow));
+            let Err(refused) = admitted else {
+                let batch = batch.clone();
+                flow.keep_permit(self.owner(), AdmittedSplit { batch, shares });
+                return Ok(());
+            };
+            flow.undo_to(mark);
+            let now = self.peers.current();
+            if Arc::ptr_eq(&now, &endpoints) {
+                return Err(refused);
+            }
+            endpoints = now;
+        }
+    }
 }
 
 impl Consumer for LoadBalancing {
     fn admit(&self, batch: &Batch, flow: &mut Flow) -> Result<(), Refused> {
-        let mark = flow.mark();
-        let shares = self.peers.split(batch)?;
-        for (peer, share) in &shares {
-            peer.admit(share, flow).inspect_err(|_| flow.undo_to(mark))?;
-        }
-        let batch = batch.clone();
-        flow.keep_permit(self.owner(), AdmittedSplit { batch, shares });
-        Ok(())
+        self.admit_at(self.peers.current(), batch, flow)
     }
 
     fn consume(&self, batch: Batch, flow: &mut Flow) {

@@ -50,7 +50,7 @@ pub(super) struct Peers {
 }
 
 /// In the order of their names.
-struct Current {
+pub(super) struct Current {
     peers: Vec<(String, Arc<Peer>)>,
     ring: Ring,
 }
@@ -78,7 +78,8 @@ impl Peers {
         Ok(peers)
     }
 
-    fn current(&self) -> Arc<Current> {
+    /// The endpoints of now. A change makes a new value.
+    pub(super) fn current(&self) -> Arc<Current> {
         self.current.read().clone()
     }
 
@@ -262,9 +263,13 @@ impl Peers {
         &self.cx.base.shared.memory
     }
 
-    /// Splits a batch by endpoint.
+    /// Splits a batch by the endpoints of now.
     pub(super) fn split(&self, batch: &Batch) -> Result<Shares, Refused> {
-        let current = self.current();
+        self.split_by(&self.current(), batch)
+    }
+
+    /// Splits a batch by these endpoints.
+    pub(super) fn split_by(&self, current: &Current, batch: &Batch) -> Result<Shares, Refused> {
         if current.peers.is_empty() {
             let why = format!("{} has no endpoints", self.cx.base.path);
             return Err(Refused::busy(why, NOBODY_RETRY_AFTER));

@@ -194,6 +194,35 @@ async fn what_an_endpoint_holds_when_it_goes_goes_to_the_others() {
 }
 
 #[tokio::test]
+async fn data_for_an_endpoint_that_leaves_goes_to_those_of_then() {
+    let good = Sink::start(|_, _| grpc_ok()).await;
+    let config = settings::<LoadBalancingConfig>(
+        "{resolver: {static: {hostnames: [x]}}, protocol: {otlp: {tls: {insecure: true}}}}",
+    );
+    let cx = exporter_context("exporters::loadbalancing");
+    let ledger = ledgers(&cx)[1].clone();
+    let exporter = LoadBalancing::new(config.get(), cx).unwrap();
+    let peers = &exporter.peers;
+    peers.change(vec!["127.0.0.1:1".to_owned()]).await.unwrap();
+    let (before, leaving) = (peers.current(), peers.split(&batch()).unwrap().remove(0).0);
+    peers.change(vec![good.address()]).await.unwrap();
+    let begun = Instant::now();
+    while leaving.admit(&batch(), &mut Flow::default()).is_ok() {
+        assert!(begun.elapsed() < Duration::from_secs(30), "it takes data");
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    let (batch, mut flow) = (batch(), Flow::default());
+    exporter.admit_at(before, &batch, &mut flow).unwrap();
+    ledger.enter(ALL as usize);
+    exporter.consume(batch.clone(), &mut flow);
+    balance_when(&ledger, |balance| balance.left == ALL).await;
+    assert_eq!(spans(&good).len() as u64, ALL);
+    // Nobody takes what those of now refuse.
+    peers.stop(Instant::now()).await;
+    assert!(exporter.admit(&batch, &mut Flow::default()).is_err());
+}
+
+#[tokio::test]
 async fn an_endpoint_that_goes_takes_its_gauge_of_failure_with_it() {
     const FAILING: &str = "tidegate_exporter_failing";
     let (recorder, page) = recorder("[]");

@@ -4,8 +4,8 @@
 
 use serde_json::{Value, json};
 
-use super::{ApiServer, logs};
-use crate::kit::{Gateway, OtlpSink, SOON, free_port, http, wait_until};
+use super::{ApiServer, logs, send};
+use crate::kit::{Gateway, OtlpSink, SOON, free_port, wait_until};
 
 /// The slice of the service with these addresses, and whether they are ready.
 fn slice(endpoints: &[(&str, bool)]) -> Value {
@@ -58,15 +58,7 @@ service: {{pipelines: {{logs: {{receivers: [otlp], exporters: [loadbalancing]}}}
         first.port(),
         path.display()
     ));
-    // A request that finds an endpoint leaving is refused. Like every OTLP client, this one sends it again.
-    let one = || {
-        wait_until(SOON, "a record is taken", || {
-            let answer = http::post(receiver, "/v1/logs", "application/x-protobuf", &logs(Vec::new()));
-            let status = answer.expect("an answer").status;
-            assert!([200, 503].contains(&status), "{status}");
-            status == 200
-        });
-    };
+    let one = || send(receiver, "/v1/logs", &logs(Vec::new()));
     one();
     first.wait_until("the ready endpoint gets the record", |sink| records(sink) == 1);
     assert_eq!(endpoints(&gateway), 1.0);
