@@ -11,9 +11,6 @@ use crate::{
     LeaseRequest, PageLimits, ReadScope, RunName, StoreError, StoreMessage, StoredMessage, Subject, nanos,
 };
 
-/// The memory of a message beside its texts, in bytes: nodes of maps and headers of allocations.
-const OVERHEAD_BYTES: usize = 512;
-
 /// The limits of a store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MessageStoreLimits {
@@ -74,8 +71,10 @@ impl MessageStore {
         if message.body.len() > self.limits.max_body_bytes {
             return Err(StoreError::TooLarge);
         }
-        let replaced = self.get(&message.subject).map_or(0, |old| weight(&old.message));
-        let bytes = self.bytes - replaced + weight(&message);
+        let replaced = self
+            .get(&message.subject)
+            .map_or(0, |old| old.message.memory_bytes());
+        let bytes = self.bytes - replaced + message.memory_bytes();
         if bytes > self.limits.max_bytes {
             let most = self.limits.max_bytes;
             let error = format!("the store is full: its limit is {most} bytes. Raise it");
@@ -150,7 +149,7 @@ impl MessageStore {
         self.leases.remove(subject);
         if let Some(stored) = self.by_subject.remove(subject) {
             self.by_sequence.remove(&stored.sequence);
-            self.bytes -= weight(&stored.message);
+            self.bytes -= stored.message.memory_bytes();
         }
     }
 
@@ -200,16 +199,6 @@ impl MessageStore {
     }
 }
 
-/// The memory of a message, in bytes.
-fn weight(message: &StoreMessage) -> usize {
-    let headers = message
-        .headers
-        .iter()
-        .map(|(name, value)| name.len() + value.len());
-    // Maps keep the subject once more.
-    OVERHEAD_BYTES + 2 * message.subject.len() + headers.sum::<usize>() + message.body.len()
-}
-
 #[cfg(test)]
 mod tests {
     use std::time::Duration;
@@ -218,6 +207,7 @@ mod tests {
 
     use super::*;
     use crate::ProducerName;
+    use crate::store::OVERHEAD_BYTES;
 
     fn message(subject: &str, bytes: usize) -> StoreMessage {
         StoreMessage {

@@ -23,6 +23,18 @@ pub struct StoreMessage {
     pub body: Bytes,
 }
 
+/// The memory of a message beside its texts, in bytes: nodes of maps and headers of allocations.
+pub(crate) const OVERHEAD_BYTES: usize = 512;
+
+impl StoreMessage {
+    /// The memory that the message takes in a map by subject, in bytes.
+    pub fn memory_bytes(&self) -> usize {
+        let headers = self.headers.iter().map(|(name, value)| name.len() + value.len());
+        // The map has the subject once more.
+        OVERHEAD_BYTES + 2 * self.subject.len() + headers.sum::<usize>() + self.body.len()
+    }
+}
+
 /// A message that the store has.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoredMessage {

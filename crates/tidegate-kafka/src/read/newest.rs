@@ -13,9 +13,6 @@ use tidegate_cluster::StoredMessage;
 /// The most bytes that are kept. The read gives all messages when there are more.
 const MAX_BYTES: usize = 16 << 20;
 
-/// The memory of a message beside its texts and its body.
-const OVERHEAD_BYTES: usize = 512;
-
 #[derive(Default)]
 pub(super) struct NewestMessages {
     by_subject: HashMap<String, StoredMessage>,
@@ -27,12 +24,12 @@ impl NewestMessages {
     pub(super) fn insert(&mut self, mut stored: StoredMessage) {
         // A part of a batch would keep the whole batch in memory.
         stored.message.body = Bytes::copy_from_slice(&stored.message.body);
-        self.bytes += size(&stored);
+        self.bytes += stored.message.memory_bytes();
         let earlier = self.by_subject.insert(stored.message.subject.clone(), stored);
-        self.bytes -= earlier.as_ref().map_or(0, size);
+        self.bytes -= earlier.map_or(0, |earlier| earlier.message.memory_bytes());
     }
 
-    /// Whether there is no room for more.
+    /// Whether the messages take as many bytes as they may.
     pub(super) fn is_full(&self) -> bool {
         self.bytes >= MAX_BYTES
     }
@@ -44,15 +41,6 @@ impl NewestMessages {
         all.sort_unstable_by_key(|stored| stored.sequence);
         all
     }
-}
-
-fn size(stored: &StoredMessage) -> usize {
-    let message = &stored.message;
-    let headers = message
-        .headers
-        .iter()
-        .map(|(name, value)| name.len() + value.len());
-    OVERHEAD_BYTES + 2 * message.subject.len() + headers.sum::<usize>() + message.body.len()
 }
 
 #[cfg(test)]
@@ -111,7 +99,7 @@ mod tests {
                 let stored = stored(subject, sequence as u64, Bytes::from(vec![0; length]));
                 model.insert(subject, stored.clone());
                 newest.insert(stored);
-                let bytes: usize = model.values().map(size).sum();
+                let bytes: usize = model.values().map(|stored| stored.message.memory_bytes()).sum();
                 prop_assert_eq!(newest.bytes, bytes);
             }
             let mut left: Vec<_> = model.into_values().collect();
