@@ -9,6 +9,8 @@ pub mod account;
 mod clock;
 mod every;
 pub mod files;
+#[cfg(feature = "testing")]
+pub mod testing;
 pub mod worker;
 
 pub use account::{Account, Ceiling, Held, Limit, NoRoom};

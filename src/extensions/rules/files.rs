@@ -24,7 +24,7 @@ const MAX_FILES: usize = 1000;
 const PRESENT_MS: Millis = 2000;
 
 /// The series that the history must have room for over the time of a rule. A metric of ten instances with a few labels has as
-/// many, so a smaller history refuses most series of the rule. The limit of the history is no reservation: a gateway with fewer
+/// many, so a smaller history refuses most series of the rule. The limit of the history reserves nothing: a gateway with fewer
 /// series may set it as high without a cost.
 const SERIES: usize = 100;
 

@@ -56,44 +56,18 @@ pub(crate) use target::{Answer, Target};
 pub(crate) use victoria_metrics::VictoriaMetrics;
 
 use std::io::ErrorKind;
-use std::net::{TcpListener, TcpStream};
-use std::ops::Range;
+use std::net::TcpListener;
 use std::path::PathBuf;
-use std::sync::{LazyLock, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
+
+pub(crate) use tidegate_runtime::testing::free_port;
 
 /// How long a thing that should happen soon may take on a busy machine.
 pub(crate) const SOON: Duration = Duration::from_mins(1);
 
 /// Short enough that polling adds nothing to see, long enough to leave the processor to others.
 const POLL_INTERVAL: Duration = Duration::from_millis(10);
-
-/// Linux takes ports for port 0 from 32768 upwards by default.
-const PORTS: Range<u16> = 10_000..32_000;
-
-/// A port of 127.0.0.1 that is free now and that no other call in this process gets.
-///
-/// It lies below the ports that the kernel gives to outgoing connections and to listeners on port 0. One of those
-/// could otherwise take it before its user has bound it. The first port is random, so that test runs side by side
-/// rarely meet.
-pub(crate) fn free_port() -> u16 {
-    static NEXT: LazyLock<Mutex<u16>> = LazyLock::new(|| Mutex::new(rand::random_range(PORTS)));
-    let mut next = NEXT.lock().expect("no panic inside");
-    loop {
-        let port = *next;
-        *next = if port + 1 < PORTS.end {
-            port + 1
-        } else {
-            PORTS.start
-        };
-        let address = ("127.0.0.1", port);
-        // A child that another test starts has a copy of the listener until it executes its program, and takes the port.
-        if TcpListener::bind(address).map(drop).is_ok() && TcpStream::connect(address).is_err() {
-            return port;
-        }
-    }
-}
 
 /// Listens on a port, which can be that of a listener that was dropped a moment ago. A child that another test starts has a
 /// copy of that listener until it executes its program.

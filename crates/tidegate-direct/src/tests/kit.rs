@@ -3,9 +3,8 @@
 //! Ports, engines, a proxy that can be cut, and the machines of producers and replicas.
 
 use std::collections::BTreeMap;
-use std::net::{SocketAddr, TcpListener};
-use std::ops::Range;
-use std::sync::{Arc, LazyLock, Mutex};
+use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use tidegate_cluster::testing::{COUNTER, sender_config, series};
@@ -14,6 +13,7 @@ use tidegate_cluster::{
     ReplicaState, SenderConfig, SentItem, StoreEvent, StoreSession,
 };
 use tidegate_engine::{MergeMode, MergedLimits, Point, UnixNanos, Value, clock};
+use tidegate_runtime::testing::free_port;
 use tokio::net::TcpStream;
 use tokio::sync::watch;
 
@@ -24,24 +24,9 @@ pub(super) const CLUSTER: &str = "c";
 /// A test that waits longer than this fails.
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// Linux takes ports for port 0 from 32768 upwards by default.
-const PORTS: Range<u16> = 10_000..32_000;
-
-/// A free address of this machine that no other call in this process gets. No connection and no listener on port 0 takes it.
+/// A free address of this machine that no other call in this process gets.
 pub(super) fn address() -> SocketAddr {
-    static NEXT: LazyLock<Mutex<u16>> = LazyLock::new(|| Mutex::new(rand::random_range(PORTS)));
-    let mut next = NEXT.lock().unwrap();
-    loop {
-        let port = *next;
-        *next = if port + 1 < PORTS.end {
-            port + 1
-        } else {
-            PORTS.start
-        };
-        if TcpListener::bind(("127.0.0.1", port)).is_ok() {
-            return SocketAddr::from(([127, 0, 0, 1], port));
-        }
-    }
+    SocketAddr::from(([127, 0, 0, 1], free_port()))
 }
 
 pub(super) fn config(replicas: &[SocketAddr]) -> DirectConfig {

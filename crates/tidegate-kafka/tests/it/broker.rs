@@ -3,24 +3,20 @@
 //! A Kafka broker in a process of its own.
 
 use std::fs;
-use std::net::TcpListener;
-use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::sync::{LazyLock, Mutex, OnceLock};
+use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
 use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
 use tempfile::TempDir;
+use tidegate_runtime::testing::free_port;
 
 /// The directory in the user's cache. `xtask/src/kafka.rs` has the same name.
 const NAME: &str = "kafka-4.3.1";
 
 /// How long a broker may take to start on a busy machine.
 const START: Duration = Duration::from_mins(3);
-
-/// Linux takes ports for port 0 from 32768 upwards by default.
-const PORTS: Range<u16> = 10_000..32_000;
 
 /// A user of the secure listener.
 pub(crate) const USER: &str = "alice";
@@ -191,24 +187,6 @@ fn jars() -> PathBuf {
     let at_home = || std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".cache"));
     let cache = of_user.filter(|place| place.is_absolute()).or_else(at_home);
     cache.unwrap().join("tidegate").join(NAME).join("jars")
-}
-
-/// A port that was free a moment ago and that no other call in this process gets. No connection and no listener on port 0
-/// takes it, which matters to a broker that starts for seconds or is dead for a while.
-fn free_port() -> u16 {
-    static NEXT: LazyLock<Mutex<u16>> = LazyLock::new(|| Mutex::new(rand::random_range(PORTS)));
-    let mut next = NEXT.lock().unwrap();
-    loop {
-        let port = *next;
-        *next = if port + 1 < PORTS.end {
-            port + 1
-        } else {
-            PORTS.start
-        };
-        if TcpListener::bind(("127.0.0.1", port)).is_ok() {
-            return port;
-        }
-    }
 }
 
 /// An authority in `ca.pem`; its certificate of `localhost` with the key in `server.pem`; one of a client with its key.

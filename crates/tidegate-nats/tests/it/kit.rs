@@ -5,11 +5,9 @@
 use std::collections::VecDeque;
 use std::fs;
 use std::io::Read;
-use std::net::{TcpListener, TcpStream};
-use std::ops::Range;
+use std::net::TcpStream;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
-use std::sync::{LazyLock, Mutex};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
@@ -19,15 +17,13 @@ use tidegate_cluster::{
     StoreReply, StoreSession, StoredMessage,
 };
 use tidegate_nats::{NatsConfig, NatsEngine};
+use tidegate_runtime::testing::free_port;
 
 /// The name of the cluster in the tests.
 pub(crate) const CLUSTER: &str = "test";
 
 /// Nothing takes this long, even on a machine with much other work.
 pub(crate) const DEADLINE: Duration = Duration::from_secs(60);
-
-/// Linux takes ports for port 0 from 32768 upwards by default.
-const PORTS: Range<u16> = 10_000..32_000;
 
 /// A NATS server with JetStream on a port of its own. It keeps its port and its data over restarts.
 pub(crate) struct Server {
@@ -40,7 +36,7 @@ pub(crate) struct Server {
 impl Server {
     /// A server that does not run yet. `settings` go into its configuration.
     pub(crate) fn new(settings: &str) -> Self {
-        Self::at("127.0.0.1", free_port("127.0.0.1"), settings)
+        Self::at("127.0.0.1", free_port(), settings)
     }
 
     /// The same with an address.
@@ -123,25 +119,6 @@ impl Server {
 impl Drop for Server {
     fn drop(&mut self) {
         self.kill();
-    }
-}
-
-/// A port of an address that is free now and that no other call in this process gets. No connection and no listener on port
-/// 0 takes it, which matters to a server that is dead for a while.
-pub(crate) fn free_port(host: &str) -> u16 {
-    static NEXT: LazyLock<Mutex<u16>> = LazyLock::new(|| Mutex::new(rand::random_range(PORTS)));
-    let mut next = NEXT.lock().unwrap();
-    loop {
-        let port = *next;
-        *next = if port + 1 < PORTS.end {
-            port + 1
-        } else {
-            PORTS.start
-        };
-        // A child that another test starts may have a copy of the listener until it executes its program.
-        if TcpListener::bind((host, port)).map(drop).is_ok() && TcpStream::connect((host, port)).is_err() {
-            return port;
-        }
     }
 }
 

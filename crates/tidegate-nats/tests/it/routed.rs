@@ -7,8 +7,9 @@ use std::time::{Duration, Instant};
 
 use async_nats::jetstream;
 use tidegate_nats::{NatsConfig, NatsEngine};
+use tidegate_runtime::testing::free_port_of;
 
-use crate::kit::{CLUSTER, DEADLINE, Server, free_port};
+use crate::kit::{CLUSTER, DEADLINE, Server};
 
 /// The stream of the cluster.
 pub(crate) const STREAM: &str = "tidegate_test";
@@ -27,7 +28,7 @@ impl RoutedServers {
     pub(crate) fn running() -> Self {
         let places = [(); 3].map(|()| {
             let host = own_host();
-            let ports = [(); 2].map(|()| free_port(&host));
+            let ports = [(); 2].map(|()| free_port_of(&host));
             (host, ports)
         });
         let routes = places

@@ -4,14 +4,13 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by a panic")]
 
-use std::net::{TcpListener, TcpStream};
-use std::ops::Range;
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
-use std::sync::{Arc, LazyLock};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
+pub use tidegate_runtime::testing::free_port;
 use tidegate_wal::{Fsync, Quota, Rules, Storage};
 
 use super::services::Services;
@@ -177,30 +176,6 @@ pub fn settings<C: tidegate_config::Decode + Send + Sync + 'static>(yaml: &str) 
     settings
         .filter(|_| !problems.has_errors())
         .unwrap_or_else(|| panic!("{problems}"))
-}
-
-/// Linux takes ports for port 0 from 32768 upwards by default.
-const PORTS: Range<u16> = 10_000..32_000;
-
-/// A port of 127.0.0.1 that is free now and that no other call in this process gets. No connection and no listener on port
-/// 0 takes it.
-pub fn free_port() -> u16 {
-    static NEXT: LazyLock<Mutex<u16>> = LazyLock::new(|| Mutex::new(rand::random_range(PORTS)));
-    let mut next = NEXT.lock();
-    loop {
-        let port = *next;
-        *next = if port + 1 < PORTS.end {
-            port + 1
-        } else {
-            PORTS.start
-        };
-        // A child that another test starts may have a copy of the listener until it executes its program.
-        if TcpListener::bind(("127.0.0.1", port)).map(drop).is_ok()
-            && TcpStream::connect(("127.0.0.1", port)).is_err()
-        {
-            return port;
-        }
-    }
 }
 
 /// Whether a future does not end within 50 ms. The future is dropped then; pass a reference to go on with it.

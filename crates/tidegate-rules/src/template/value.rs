@@ -28,7 +28,7 @@ pub(super) enum TemplateValue {
     Float(f64),
     Text(Rc<str>),
     Time(TemplateTime),
-    /// `toDuration` gives a pointer. As in Go, each pointer is true, and a pointer is no number.
+    /// `toDuration` gives a pointer. As in Go, each pointer is true, and a pointer is not a number.
     Duration {
         nanoseconds: i64,
         is_pointer: bool,
