@@ -5,6 +5,7 @@
 mod limits;
 
 use std::collections::{BTreeMap, HashSet};
+use std::ops::Deref;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -24,6 +25,7 @@ use super::pool::{Change, Pool, PoolControl};
 use super::scrape::Workshop;
 use super::target;
 use tidegate_config::{Decode, Problems, parse_text};
+use tidegate_pipeline::component::shared::Registry;
 use tidegate_pipeline::component::targets::ScrapePool;
 use tidegate_pipeline::component::{Context, Entry, Held};
 use tidegate_pipeline::delivery::response::shorten;
@@ -66,7 +68,35 @@ pub(super) struct JobBuilder {
 #[derive(Clone)]
 pub(super) struct JobParts {
     metrics: Arc<ScrapeMetrics>,
-    shown: Arc<ScrapePool>,
+    shown: Arc<ListedPool>,
+}
+
+/// The targets of a job on the list for display. They leave it with the last owner: the job, or a loop that still ends.
+pub(super) struct ListedPool {
+    pool: Arc<ScrapePool>,
+    list: Registry<ScrapePool>,
+}
+
+impl ListedPool {
+    fn new(name: &str, list: Registry<ScrapePool>) -> Self {
+        let pool = Arc::new(ScrapePool::new(name.into()));
+        list.add(pool.clone());
+        Self { pool, list }
+    }
+}
+
+impl Deref for ListedPool {
+    type Target = ScrapePool;
+
+    fn deref(&self) -> &ScrapePool {
+        &self.pool
+    }
+}
+
+impl Drop for ListedPool {
+    fn drop(&mut self) {
+        self.list.remove(&self.pool);
+    }
 }
 
 impl JobBuilder {
@@ -103,11 +133,10 @@ impl JobBuilder {
     /// The parts of a new job.
     pub(super) fn parts(&self, name: &str) -> JobParts {
         let metrics = self.metrics(name);
-        let shown = Arc::new(ScrapePool::new(name.into()));
-        self.limiter.shared.scrape_pools.add(shown.clone());
+        let list = self.limiter.shared.scrape_pools.clone();
         JobParts {
             metrics: Arc::new(metrics),
-            shown,
+            shown: Arc::new(ListedPool::new(name, list)),
         }
     }
 
@@ -239,7 +268,6 @@ impl JobSet {
             applied.problems.extend(known.problems.iter().cloned());
             return;
         }
-        let is_new = known.is_none();
         let parts = known.map(|known| known.parts.clone());
         let parts = parts.unwrap_or_else(|| self.builder.parts(&job.name));
         let (builder, config, finish) = (self.builder.clone(), self.config.clone(), self.finish.clone());
@@ -259,9 +287,6 @@ impl JobSet {
         if needs_retry {
             // The job goes on as it was. The next attempt may succeed.
             applied.needs_retry = true;
-            if is_new {
-                self.builder.limiter.shared.scrape_pools.remove(&parts.shown);
-            }
             return;
         }
         let entry = self.jobs.entry(job.name.clone()).or_insert(RunningJob {
@@ -280,15 +305,10 @@ impl JobSet {
 
     /// Forgets jobs whose last loop has ended.
     fn remove_ended(&mut self) {
-        let pools = &self.builder.limiter.shared.scrape_pools;
         self.jobs.retain(|_, job| {
             let control = job.control.as_ref();
             let is_idle = control.is_none_or(|control| control.is_idle.load(Relaxed));
-            let stays = job.fingerprint.is_some() || !is_idle;
-            if !stays {
-                pools.remove(&job.parts.shown);
-            }
-            stays
+            job.fingerprint.is_some() || !is_idle
         });
     }
 

@@ -17,13 +17,14 @@ use tokio_util::sync::CancellationToken;
 use super::client::{self, Client, FetchError, Packed};
 use super::config::scrape::Protocol;
 use super::job::Job;
+use super::jobs::ListedPool;
 use super::limiter::{PageReservation, ScrapeLimiter};
 use super::metrics::{ScrapeMetrics, TargetHealth};
 use super::target::{Target, pairs};
 use super::ticks::{MILLISECOND, aligned, nanos, now};
 use super::weight::weight;
 use super::work::{Done, Pending, ScrapeFailure, Work};
-use tidegate_pipeline::component::targets::{LastScrape, ScrapePool, ScrapeTarget};
+use tidegate_pipeline::component::targets::{LastScrape, ScrapeTarget};
 use tidegate_pipeline::component::worker::Slot;
 use tidegate_pipeline::component::{Ceiling, Held, unix_now};
 
@@ -35,7 +36,7 @@ pub(super) struct Workshop {
     pub(super) limiter: Arc<ScrapeLimiter>,
     pub(super) seed: u64,
     /// The job's targets, for those who show them.
-    pub(super) shown: Arc<ScrapePool>,
+    pub(super) shown: Arc<ListedPool>,
 }
 
 impl Workshop {

@@ -387,6 +387,25 @@ async fn a_target_that_never_answers_does_not_delay_the_stop() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn targets_leave_the_list_with_their_receiver() {
+    let exporter = Exporter::start(|_, _| text("g 1\n")).await;
+    let sink = Sink::new();
+    let running = receiver(&sink, &job(exporter.port, ""));
+    let pools = running.base.shared.scrape_pools.clone();
+    running.start().await.unwrap();
+    tokio::task::block_in_place(|| eventually("a scrape", || !sink.batches().is_empty()));
+    assert_eq!(pools.list().len(), 1);
+    stop(running).await;
+    tokio::task::block_in_place(|| eventually("it leaves the list", || pools.list().is_empty()));
+    // One that never starts, as in a reload that fails.
+    let discarded = receiver(&sink, &job(exporter.port, ""));
+    let pools = discarded.base.shared.scrape_pools.clone();
+    assert_eq!(pools.list().len(), 1);
+    drop(discarded);
+    assert!(pools.list().is_empty());
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn nothing_is_scraped_while_there_is_no_memory() {
     let exporter = Exporter::start(|_, _| text("g 1\n")).await;
     let sink = Sink::new();
