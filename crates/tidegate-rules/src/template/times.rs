@@ -215,5 +215,6 @@ fn expected(kind: &str, value: &TemplateValue) -> String {
 /// The error of a method that a type does not have, or not with so many arguments.
 fn no_method(kind: &str, name: &str, arguments: &[TemplateValue]) -> String {
     let count = arguments.len();
-    format!("no method {name} of {kind} with this number of arguments: {count}")
+    let plural = if count == 1 { "" } else { "s" };
+    format!("{kind} has no method {name} with {count} argument{plural}")
 }
