@@ -3,7 +3,7 @@
 """The names in a query of PromQL: metrics with the labels that select them and the function around them, and labels of groups."""
 
 import re
-from typing import Iterator, NamedTuple
+from typing import NamedTuple
 
 TOKEN = re.compile(r'"(?:\\.|[^"\\])*"|\[[^\]]*\]|[a-zA-Z_:][\w:]*|\d[\w.]*|[^\s\w]')
 NAME = re.compile(r"[a-zA-Z_:][\w:]*")
@@ -65,8 +65,3 @@ def parse(text: str) -> Query:
                 labels, at = labels_in(tokens, at + 1, "}")
             selectors.append(Selector(token, frozenset(labels), around[-1] if around else ""))
     return Query(selectors, frozenset(groups), frozenset(functions))
-
-
-def selectors(texts: list[str]) -> Iterator[Selector]:
-    for text in texts:
-        yield from parse(text).selectors

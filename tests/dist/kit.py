@@ -2,13 +2,11 @@
 
 """What the tests of packages share: the packages, roots to install them in, and gateways."""
 
-import itertools
 import os
-import random
 import re
 import shutil
-import socket
 import subprocess
+import sys
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,12 +15,12 @@ from typing import Any, NoReturn
 
 import pytest
 
+sys.path.append(str(Path(__file__).parents[1] / "shared"))
+from ports import free_port, free_ports
+
 ROOT = Path(__file__).parents[2]
 SYSTEMD = ROOT / "deploy/systemd"
 (VERSION,) = re.findall(r'^version = "(.+)"', (ROOT / "Cargo.toml").read_text(), re.MULTILINE)
-
-# The numbers of the next free ports. The first is random, so that runs side by side rarely meet.
-NUMBERS = itertools.count(random.randrange(22_000))
 
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root may install packages in a root directory")
 
@@ -109,24 +107,6 @@ def clean_root(tmp_path: Path) -> Path:
 def files(root: Path) -> dict[str, Path]:
     """All files below a directory, by their paths in it."""
     return {str(path.relative_to(root)): path for path in root.rglob("*") if path.is_file() and not path.is_symlink()}
-
-
-def free_ports(count: int) -> list[int]:
-    """Ports that no other call gets, below those that connections and listeners on port 0 get: nothing takes them meanwhile."""
-    ports: list[int] = []
-    while len(ports) < count:
-        port = 10_000 + next(NUMBERS) % 22_000
-        try:
-            socket.create_server(("127.0.0.1", port)).close()
-        except OSError:
-            continue
-        ports.append(port)
-    return ports
-
-
-def free_port() -> int:
-    (port,) = free_ports(1)
-    return port
 
 
 def get(url: str) -> str | None:

@@ -13,18 +13,19 @@
 their output, and each line of `promql` is a query.
 """
 
-import itertools
 import os
-import random
 import re
-import socket
 import subprocess
+import sys
 import textwrap
 import time
 from pathlib import Path
 from typing import Iterator, NamedTuple
 
 from not_run import NOT_RUN, Table
+
+sys.path.append(str(Path(__file__).parents[1] / "shared"))
+from ports import free_port
 
 DOCS = Path(__file__).parents[2] / "docs"
 
@@ -43,9 +44,6 @@ VARIABLE = re.compile(r"hostname=\"[^\"]*\"|\d+(?:[.,]\d+)*")
 
 # A page may have to wait until a value is there.
 SOON = 90.0
-
-# The numbers of the next free ports. The first is random, so that runs side by side rarely meet.
-NUMBERS = itertools.count(random.randrange(22_000))
 
 # A configuration for the parts that documents show.
 BASE = """
@@ -97,17 +95,6 @@ def code_without_language(document: Path) -> list[int]:
         if not begin or not POINT.match(begin[-1]):
             found.append(rest.count("\n", 0, code.end()) + 1)
     return sorted(found)
-
-
-def free_port() -> int:
-    """A port that no other call gets, below those that connections and listeners on port 0 get: nothing takes it meanwhile."""
-    while True:
-        port = 10_000 + next(NUMBERS) % 22_000
-        try:
-            socket.create_server(("127.0.0.1", port)).close()
-        except OSError:
-            continue
-        return port
 
 
 def pattern(expected: str) -> re.Pattern[str]:

@@ -8,6 +8,7 @@ use super::kit::any_metrics::{any_request, bytes_of};
 use super::kit::cases::{for_cases, some_cases};
 use super::kit::exposer::{Exposer, Exposers};
 use super::kit::pages::{Page, Pages};
+use super::kit::prometheus::is_scraped;
 use super::kit::script::Parser;
 use super::kit::{Prometheus, Release, http, promtool_reads, wait_for};
 use opentelemetry_proto::tonic::collector::metrics::v1::ExportMetricsServiceRequest;
@@ -200,12 +201,6 @@ fn the_server_accepts(release: Release, pages: &Pages, cases: &[Case]) {
     let samples = server.value("sum(scrape_samples_scraped)").unwrap_or_default();
     println!("{release:?}: {} pages with {samples} samples", paths.len());
     assert!(samples > paths.len() as f64, "most pages show something");
-}
-
-/// Whether a target has been scraped. A scrape that took too long on a busy machine says nothing of the page.
-fn is_scraped(target: &serde_json::Value) -> bool {
-    let error = target["lastError"].as_str().unwrap_or_default();
-    target["health"] != "unknown" && !error.contains("deadline exceeded")
 }
 
 fn scrape_config(release: Release, port: u16, paths: &[String]) -> String {

@@ -8,13 +8,11 @@ use super::kit::proxy::{Fault, Proxy};
 use super::kit::query_api::Sample;
 use super::kit::{
     Alertmanager, Answer, Authority, Gateway, Prometheus, QueryApi, Release, SOON, Target, free_port,
-    wait_for, wait_until,
+    last_answer, wait_for, wait_until,
 };
 use serde_json::{Value, json};
 use std::fs;
 use std::path::Path;
-use std::thread;
-use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
 /// The same file for both.
@@ -219,14 +217,10 @@ fn show_the_same(api: &QueryApi, server: &QueryApi) {
         alerts.len() == FIRING && alerts.iter().all(|alert| alert["state"] == "firing")
     };
     let shown = |api: &QueryApi| (shown_alerts(api), shown_groups(api));
-    let mut last = [shown(api), shown(server)];
-    // After a late scrape, an alert is away for a moment.
-    let begun = Instant::now();
-    while begun.elapsed() < SOON && !(last[0] == last[1] && fires(api) && fires(server)) {
-        thread::sleep(Duration::from_millis(10));
-        last = [shown(api), shown(server)];
-    }
-    let [of_tidegate, of_prometheus] = last;
+    let [of_tidegate, of_prometheus] = last_answer(
+        || [shown(api), shown(server)],
+        |[ours, theirs]| ours == theirs && fires(api) && fires(server),
+    );
     assert_eq!(of_tidegate, of_prometheus);
     let (alerts, groups) = of_prometheus;
     assert_eq!((alerts.len(), groups.len()), (FIRING, 2), "{groups:?}");
@@ -262,14 +256,10 @@ fn tidegate_and_prometheus_send_equal_alerts_and_record_equal_series() {
     // The API and the series have the alerts that do not leave, and all labels.
     let firing = "ALERTS{alertstate=\"firing\"}";
     for (query, count) in [RECORDED, (firing, FIRING)] {
-        // After a late scrape, series are away for a moment.
-        let mut last = [Vec::new(), Vec::new()];
-        let begun = Instant::now();
-        while begun.elapsed() < SOON && !(last[0].len() == count && last[0] == last[1]) {
-            thread::sleep(Duration::from_millis(10));
-            last = [series(&api, query), series(&server, query)];
-        }
-        let [of_tidegate, of_prometheus] = last;
+        let [of_tidegate, of_prometheus] = last_answer(
+            || [series(&api, query), series(&server, query)],
+            |[ours, theirs]| ours.len() == count && ours == theirs,
+        );
         assert_eq!(of_tidegate, of_prometheus);
         assert_eq!(of_tidegate.len(), count, "{of_tidegate:?}");
     }

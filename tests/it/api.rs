@@ -7,12 +7,11 @@ mod configuration;
 mod endpoints;
 
 use std::collections::BTreeSet;
-use std::time::{Duration, Instant};
 
 use serde_json::Value as Json;
 
 use super::kit::http::{self, Response};
-use super::kit::{Answer, Gateway, Prometheus, Release, SOON, Target, free_port, wait_until};
+use super::kit::{Answer, Gateway, Prometheus, Release, SOON, Target, free_port, last_answer, wait_until};
 
 const PAGE: &str = "# HELP requests_total Requests.\n# TYPE requests_total counter\n\
 requests_total{zone=\"x\"} 5\nrequests_total{zone=\"y\"} 7\nrequests_total{zone=\"z\"} 9\n\
@@ -283,14 +282,10 @@ fn a_federated_page_is_that_of_prometheus() {
         });
         lines.collect::<Vec<_>>()
     };
-    let pages = || [both.admin, both.server.port()].map(page);
-    let (begun, mut last) = (Instant::now(), pages());
-    // On a busy machine a scrape may be late. Its series are away until the next one.
-    while begun.elapsed() < SOON && !(last[0] == last[1] && last[0].len() == 7) {
-        std::thread::sleep(Duration::from_millis(100));
-        last = pages();
-    }
-    let [ours, theirs] = last;
+    let [ours, theirs] = last_answer(
+        || [both.admin, both.server.port()].map(page),
+        |[ours, theirs]| ours == theirs && ours.len() == 7,
+    );
     assert_eq!(ours, theirs);
     assert_eq!(ours.len(), 7, "{ours:?}");
     both.gateway.stop();

@@ -249,7 +249,7 @@ fn vmagent_s_file_and_urls_become_a_file_that_is_written() {
     let expected = format!("{output} exists: remove it, or choose another name");
     assert!(refused.errors.contains(&expected), "{}", refused.errors);
     assert_eq!(fs::read_to_string(output).expect("the output"), text);
-    // A device is no file to lose.
+    // Nothing is lost by writing to a device.
     let device = convert(&file, &["--remote-write-url", url, "--output", "/dev/null"]);
     assert_eq!(device.code, Some(0), "{}", device.errors);
     has_all(

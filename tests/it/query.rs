@@ -4,7 +4,7 @@
 
 use super::kit::command::result;
 use super::kit::gateway::tidegate;
-use super::kit::{Gateway, Prometheus, QueryApi, SOON, free_port, http, testenv};
+use super::kit::{Gateway, Prometheus, QueryApi, SOON, free_port, http, last_answer, testenv};
 use serde_json::Value as Json;
 use std::collections::BTreeSet;
 use std::process::Command;
@@ -181,12 +181,7 @@ fn a_prometheus_that_scrapes_the_gateway_agrees_with_the_gateway() {
             theirs.sort_by(f64::total_cmp);
             theirs
         };
-        let (begun, mut theirs) = (Instant::now(), sorted());
-        // On a busy machine a scrape may be late. Its series are away until the next one.
-        while begun.elapsed() < SOON && theirs != ours {
-            std::thread::sleep(Duration::from_millis(50));
-            theirs = sorted();
-        }
+        let theirs = last_answer(sorted, |theirs| *theirs == ours);
         assert_eq!(ours, theirs, "{query}");
     }
     scene.gateway.stop();

@@ -11,6 +11,7 @@ use std::collections::BTreeMap;
 use tidegate_exposition::{Counts, Event, Format, Labels, MetricType, Options, Parser, Problem, parse_float};
 
 use super::kit::pages::{Page, Pages};
+use super::kit::prometheus::is_scraped;
 use super::kit::{Prometheus, Release, SOON, cases, wait_for};
 
 mod families;
@@ -190,12 +191,7 @@ fn theirs(release: Release, cases: &[Case]) -> Vec<Option<TimedValues>> {
     let prometheus = Prometheus::start_release(release, &config);
     let targets = wait_for(SOON, "every target is scraped", || {
         let targets = prometheus.targets().as_array()?.clone();
-        // A scrape that took too long on a busy machine says nothing of the page.
-        let is_known = |target: &serde_json::Value| {
-            let error = target["lastError"].as_str().unwrap_or_default();
-            target["health"] != "unknown" && !error.contains("deadline exceeded")
-        };
-        (targets.len() == cases.len() && targets.iter().all(is_known)).then_some(targets)
+        (targets.len() == cases.len() && targets.iter().all(is_scraped)).then_some(targets)
     });
     let mut said: Vec<Option<TimedValues>> = vec![None; cases.len()];
     let case_of = |labels: &serde_json::Value| {

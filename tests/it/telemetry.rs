@@ -2,11 +2,13 @@
 
 //! The gateway's own telemetry: served, pushed, and spans of what takes long.
 
-use super::kit::{Authority, Gateway, OtlpSink, SOON, Trouble, free_port, http, promtool_check, wait_until};
+use super::kit::{
+    Authority, Gateway, OtlpSink, SOON, Trouble, free_port, http, promtool_check, wait_for, wait_until,
+};
 use opentelemetry_proto::tonic::trace::v1::{Span, status::StatusCode};
 use std::collections::BTreeSet;
 use std::io::{ErrorKind, Read, Write};
-use std::net::TcpStream;
+use std::net::{TcpListener, TcpStream};
 use std::time::{Duration, Instant};
 
 /// A log record, as JSON.
@@ -309,10 +311,22 @@ fn a_peer_that_is_down_neither_delays_the_stop_nor_goes_unmentioned() {
     send_logs(receiver);
     gateway.wait_for_log("own metrics could not be pushed");
     gateway.wait_for_log("spans of slow batches could not be pushed");
+    gateway.stop();
+
+    // One that does not answer. A push to it would end after a minute.
+    let silent = TcpListener::bind("127.0.0.1:0").expect("a port");
+    silent.set_nonblocking(true).expect("a socket option");
+    let receiver = free_port();
+    let push = format!("grpc http://{}", silent.local_addr().expect("an address"));
+    let yaml = config(receiver, &data.endpoint(), &push, "0s");
+    let yaml = yaml.replace("interval: 50,", "interval: 50, timeout: 60000,");
+    assert!(yaml.contains("timeout: 60000"), "{yaml}");
+    let gateway = Gateway::start(&yaml);
+    let _held = wait_for(SOON, "a push begins", || silent.accept().ok());
     let stopping = Instant::now();
     gateway.stop();
     assert!(
-        stopping.elapsed() < Duration::from_secs(20),
+        stopping.elapsed() < Duration::from_secs(30),
         "it took {:?}",
         stopping.elapsed()
     );

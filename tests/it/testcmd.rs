@@ -190,6 +190,35 @@ service: {pipelines: {metrics: {receivers: [prometheus], exporters: [debug]}}}
 }
 
 #[test]
+fn queries_reach_as_far_back_as_the_rules_of_the_configuration() {
+    let tests = HEAD.to_owned()
+        + "  - name: a
+    input:
+      - {at: 1s, to: otlp, points: [{name: depth, value: 9}]}
+      - {at: 1m, every: 1m, to: otlp, points: [{name: depth, value: 1}]}
+    expect:
+      - {at: 20m, query: 'max_over_time(depth[20m])', value: 9}
+";
+    let (directory, file) = files(&tests);
+    let rules = directory.path().join("rules.yaml");
+    let rule = "{record: depth:max1h, expr: 'max_over_time(depth[1h])'}";
+    fs::write(&rules, format!("groups: [{{name: a, rules: [{rule}]}}]\n")).expect("written");
+    let config = format!(
+        "receivers: {{otlp: {{protocols: {{http: {{endpoint: \"127.0.0.1:4318\"}}}}}}}}
+exporters: {{prometheus: {{endpoint: \"127.0.0.1:9464\"}}}}
+extensions: {{admin: {{endpoint: \"127.0.0.1:8080\"}}, rules: {{files: [\"{}\"]}}}}
+service:
+  extensions: [admin, rules]
+  pipelines: {{metrics: {{receivers: [otlp], exporters: [prometheus]}}}}
+",
+        rules.display()
+    );
+    fs::write(directory.path().join("gateway.yaml"), config).expect("written");
+    let Finished { code, output, errors } = test(&[&file]);
+    assert_eq!(code, Some(0), "{output}{errors}");
+}
+
+#[test]
 fn the_test_in_the_documentation_passes() {
     let page = include_str!("../../docs/testing.md");
     let (_, rest) = page.split_once("```yaml\n").expect("an example");

@@ -115,7 +115,8 @@ fn has_latencies(text: &str) -> bool {
     })
 }
 
-/// Runs the command of its arguments in a pseudo-terminal, narrows it, quits, and prints `restored`.
+/// Runs the command of its arguments in a pseudo-terminal, narrows it, quits, runs the command with `--once`, and prints
+/// `restored`.
 const TERMINAL: &str = r#"
 import fcntl, os, pty, select, signal, struct, subprocess, sys, termios, time
 master, slave = pty.openpty()
@@ -149,6 +150,11 @@ os.write(master, b"q")
 read_until(b"\x1b[?1049l")
 if top.wait(60) != 0 or termios.tcgetattr(slave) != before:
     sys.exit("the terminal is not as before")
+seen = b""
+top = subprocess.Popen([*sys.argv[1:], "--once"], stdin=slave, stdout=slave, stderr=slave)
+read_until(b"receiver otlp\r", time.monotonic() + 60)
+if top.wait(60) != 0:
+    sys.exit("`--once` fails")
 print("restored")
 "#;
 

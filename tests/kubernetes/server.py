@@ -2,24 +2,22 @@
 
 """A real API server of Kubernetes with etcd, and its client. No controllers run: tests make the objects that these would."""
 
-import itertools
 import json
 import os
-import random
 import signal
-import socket
 import ssl
 import subprocess
+import sys
 import time
 import urllib.error
 import urllib.request
 from pathlib import Path
 from typing import Any, Callable
 
-Object = dict[str, Any]
+sys.path.append(str(Path(__file__).parents[1] / "shared"))
+from ports import free_port
 
-# The numbers of the next free ports. The first is random, so that runs side by side rarely meet.
-NUMBERS = itertools.count(random.randrange(22_000))
+Object = dict[str, Any]
 
 TOKEN = "admin-token"
 PATIENCE = 120.0
@@ -55,17 +53,6 @@ KINDS = {
     "ServiceMonitor": ("servicemonitors", True),
     "StatefulSet": ("statefulsets", True),
 }
-
-
-def free_port() -> int:
-    """A port that no other call gets, below those that connections and listeners on port 0 get: nothing takes it meanwhile."""
-    while True:
-        port = 10_000 + next(NUMBERS) % 22_000
-        try:
-            socket.create_server(("127.0.0.1", port)).close()
-        except OSError:
-            continue
-        return port
 
 
 def wait_until(what: str, holds: Callable[[], bool], patience: float = PATIENCE) -> None:

@@ -5,13 +5,12 @@
 `cargo xtask page` names the gateway and the folder of the unpacked Chromium in variables.
 """
 
-import itertools
 import json
 import os
-import random
 import shutil
 import socket
 import subprocess
+import sys
 import threading
 import time
 import urllib.error
@@ -22,12 +21,12 @@ from typing import Any, Callable, Iterator
 
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 
+sys.path.append(str(Path(__file__).parents[1] / "shared"))
+from ports import free_ports
+
 ROOT = Path(__file__).parents[2]
 PICTURES = Path(os.environ.get("TIDEGATE_PICTURES", ROOT / "target/page"))
 CONTRAST = Path(__file__).with_name("contrast.js").read_text()
-
-# The numbers of the next free ports. The first is random, so that runs side by side rarely meet.
-NUMBERS = itertools.count(random.randrange(22_000))
 
 # Log records in each request.
 RECORDS = 20
@@ -125,19 +124,6 @@ def terminate(*processes: subprocess.Popen[Any]) -> None:
         for process in processes:
             process.kill()
             process.wait()
-
-
-def free_ports(count: int) -> list[int]:
-    """Ports that no other call gets, below those that connections and listeners on port 0 get: nothing takes them meanwhile."""
-    ports: list[int] = []
-    while len(ports) < count:
-        port = 10_000 + next(NUMBERS) % 22_000
-        try:
-            socket.create_server(("127.0.0.1", port)).close()
-        except OSError:
-            continue
-        ports.append(port)
-    return ports
 
 
 class Gateway:

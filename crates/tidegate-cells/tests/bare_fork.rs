@@ -25,6 +25,19 @@ fn a_child_of_a_bare_system_call_has_its_own_file_too() {
     assert_eq!((found.processes.len(), count(&found, "requests")), (2, 3));
     let alive = |scan: &Scan| scan.processes.iter().filter(|process| process.alive).count();
     assert_eq!(alive(&found), 1, "the child leaves its parent the lock");
+    let drop_all = || {
+        // SAFETY: the child drops its copies of both. It ends without dropping them again.
+        let copies = unsafe {
+            (
+                std::ptr::read(&raw const requests),
+                std::ptr::read(&raw const store),
+            )
+        };
+        drop(copies);
+    };
+    common::bare_fork(drop_all).join();
+    let of_parent = alive(&scan(directory.path()));
+    assert_eq!(of_parent, 1, "so does one that drops the store before it records");
 
     // Until it records, a child has copies of the descriptors. The locks end with the store of the parent all the same.
     let (mut wait, mut go) = std::io::pipe().unwrap();

@@ -42,6 +42,7 @@ mod work;
 
 use syntax::ast::{Expr, Type};
 
+pub use dates::{Date, days_in_month, days_since_1970};
 pub use float_histogram::{Boundary, Bucket, FloatHistogram};
 pub use history::{History, HistoryLimits, PastCopy, SeriesId};
 pub use labels::{Labels, Matcher, NAME};

@@ -2,6 +2,8 @@
 
 //! Every endpoint, asked as clients ask it.
 
+use std::time::{Duration, Instant};
+
 use super::*;
 
 /// The part of an answer in which both must agree: the whole text of errors and of lists that do not depend on time.

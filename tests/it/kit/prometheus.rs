@@ -163,6 +163,12 @@ scrape_configs:
     }
 }
 
+/// Whether a target has been scraped. A scrape that took too long on a busy machine says nothing of the page.
+pub(crate) fn is_scraped(target: &serde_json::Value) -> bool {
+    let error = target["lastError"].as_str().unwrap_or_default();
+    target["health"] != "unknown" && !error.contains("deadline exceeded")
+}
+
 /// Has `promtool check metrics` read a `/metrics` body: its complaints, if it has any.
 pub(crate) fn promtool_check(body: &str) -> Result<(), String> {
     match promtool(Release::Stable, body) {

@@ -108,8 +108,7 @@ fn alerts_are_sent_again_while_they_fire_and_after_their_end() {
 #[test]
 fn an_event_reaches_the_alertmanager_soon_at_an_interval_of_100_ms() {
     const EVENTS: usize = 100;
-    /// Without optimisation, and beside other tests, events may wait for a processor.
-    const LIMIT: Duration = Duration::from_millis(if cfg!(debug_assertions) { 2_000 } else { 250 });
+    const LIMIT: Duration = Duration::from_millis(if cfg!(debug_assertions) { 500 } else { 250 });
     let peer = HttpPeer::start();
     let scene = Scene::new(&rules("0s")).with(&format!(
         "alertmanagers: [{{endpoint: \"http://127.0.0.1:{}\", path_prefix: am}}]",
@@ -136,10 +135,13 @@ fn an_event_reaches_the_alertmanager_soon_at_an_interval_of_100_ms() {
     let report = format!("from an event to its alert: median {median:?}, p99 {p99:?}, most {most:?}");
     let mut stderr = std::io::stderr();
     writeln!(stderr, "{report}").expect("standard error");
-    assert!(median < LIMIT, "{report}: {times:?}");
-    // Single events may wait longer there.
-    if !cfg!(debug_assertions) {
-        assert!(p99 < LIMIT, "{report}: {times:?}");
-    }
+    // Without optimisation, and beside other tests, many events wait for a processor. But not all of them do, and all would
+    // wait for the end of a longer interval.
+    let limited = if cfg!(debug_assertions) {
+        times[EVENTS / 10]
+    } else {
+        p99
+    };
+    assert!(limited < LIMIT, "{report}: {times:?}");
     gateway.stop();
 }

@@ -67,12 +67,16 @@ async fn pages(address: &str) -> BTreeMap<Bytes, Bytes> {
         .await
         .unwrap();
     consumer.assign("tidegate.otlp", vec![0]).await.unwrap();
-    let (begin, mut pages) = (Instant::now(), BTreeMap::new());
+    let (begin, mut pages, mut failure) = (Instant::now(), BTreeMap::new(), None);
     while pages.len() < 2 {
-        assert!(begin.elapsed() < PATIENCE, "{} pages", pages.len());
-        // A busy broker may answer too late once.
-        let Ok(records) = consumer.poll(Duration::from_secs(1)).await else {
-            continue;
+        assert!(begin.elapsed() < PATIENCE, "{} pages, {failure:?}", pages.len());
+        let records = match consumer.poll(Duration::from_secs(1)).await {
+            Ok(records) => records,
+            // A busy broker may answer too late once.
+            Err(error) => {
+                failure = Some(error);
+                continue;
+            }
         };
         for record in records {
             let key = record.key.unwrap();

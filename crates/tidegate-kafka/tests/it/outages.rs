@@ -2,10 +2,12 @@
 
 //! A broker that is absent, and one that is killed.
 
+use std::time::{Duration, Instant};
+
 use tidegate_cluster::{ClusterEngine, ReadScope, StoreCall, StoreError};
 
 use crate::broker::Broker;
-use crate::machine::{Machine, engine, lease, page};
+use crate::machine::{Machine, PATIENCE, engine, lease, page};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_engine_outlives_an_absent_and_a_killed_broker() {
@@ -24,13 +26,14 @@ async fn an_engine_outlives_an_absent_and_a_killed_broker() {
     machine
         .stored(StoreCall::Publish(page("outages", 1, 1, b"one")))
         .await;
-    let term = std::time::Duration::from_mins(10);
+    let term = Duration::from_mins(10);
     let held = machine.stored(lease("outages", "me", 0, term)).await;
     let mut reader = Machine::new(&engine);
     assert_eq!(reader.everything().await.len(), 2);
     tokio::task::block_in_place(|| broker.kill());
-    let (begin, mut failed) = (std::time::Instant::now(), 0);
+    let (begin, mut failed) = (Instant::now(), 0);
     while engine.status().is_connected {
+        assert!(begin.elapsed() < PATIENCE, "the loss is not known");
         let result = machine.call(StoreCall::ReadAll(ReadScope::Everything)).await;
         assert!(matches!(result, Err(StoreError::Unavailable(_))), "{result:?}");
         failed += 1;

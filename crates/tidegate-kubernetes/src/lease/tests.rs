@@ -16,7 +16,7 @@ const TIMES: LeaseTimes = LeaseTimes {
     retry_period: Duration::from_millis(20),
 };
 
-/// Durations in which a busy process always renews.
+/// Durations in which a busy process always renews. [`until`] gives up long before a Lease of this duration ends.
 const LONG_TIMES: LeaseTimes = LeaseTimes {
     duration: Duration::from_secs(120),
     renew_deadline: Duration::from_secs(60),
@@ -96,12 +96,10 @@ async fn one_of_several_leads_and_the_next_one_when_it_stops() {
         .filter(|(at, _)| *at != leader)
         .map(|(_, one)| *one)
         .collect();
-    let begun = Instant::now();
     until("another leads", &others, || {
         others.iter().any(|one| one.is_leading())
     })
     .await;
-    assert!(begun.elapsed() < LONG_TIMES.duration, "{:?}", begun.elapsed());
     assert_eq!(scene.lease()["spec"]["leaseTransitions"], 1);
 }
 

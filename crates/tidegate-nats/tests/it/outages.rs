@@ -2,6 +2,7 @@
 
 //! Servers that are absent, killed or restarted.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use tidegate_cluster::{ClusterEngine, ReadScope, StoreCall, StoreError, StoreEvent, StoreReply};
@@ -82,15 +83,14 @@ async fn each_call_is_answered_once_also_above_the_limit_of_calls() {
     let engine = server.engine();
     let mut session = Session::open(&engine);
     session.connected().await;
-    let ids: Vec<_> = (0..2000)
+    let mut waiting: BTreeSet<_> = (0..2000)
         .map(|_| session.start(StoreCall::Publish(message("p.00.n.1.1", "x"))))
         .collect();
-    let mut answers = 0;
     let mut stored = 0;
-    while answers < ids.len() {
+    while !waiting.is_empty() {
         match session.next().await.unwrap() {
-            StoreEvent::Done(_, result) => {
-                answers += 1;
+            StoreEvent::Done(id, result) => {
+                assert!(waiting.remove(&id), "{id:?} is answered again");
                 stored += usize::from(matches!(result, Ok(StoreReply::Stored(_))));
             }
             // A busy server may lose the connection once.

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-//! The calendar in UTC, and Go's layouts of times.
+//! Times in UTC in Go's layouts.
+
+use tidegate_promql::Date;
 
 /// The nanoseconds of a second.
 pub(super) const SECOND: i64 = 1_000_000_000;
@@ -80,41 +82,20 @@ pub(super) fn weekday_name(day: i64) -> &'static str {
     at.and_then(|at| WEEKDAYS.get(at)).copied().unwrap_or_default()
 }
 
-/// The fields of a time.
-pub(super) struct Date {
-    pub(super) year: i64,
-    /// From 1 to 12.
-    pub(super) month: i64,
-    pub(super) day: i64,
-    /// 1 is the first of January.
-    pub(super) year_day: i64,
-    /// 0 is Sunday.
-    pub(super) weekday: i64,
-    pub(super) hour: i64,
-    pub(super) minute: i64,
-    pub(super) second: i64,
+/// A time as people write it.
+pub(super) struct DateTime {
+    pub(super) date: Date,
+    /// Of the second.
     pub(super) nanosecond: i64,
 }
 
-impl Date {
-    /// The fields of a time in nanoseconds since the epoch.
+impl DateTime {
+    /// The date of a time in nanoseconds since the epoch.
     pub(super) fn new(since_epoch: i128) -> Self {
         let second = i128::from(SECOND);
-        let seconds = since_epoch.div_euclid(second) as i64;
-        let nanosecond = since_epoch.rem_euclid(second) as i64;
-        let (days, of_day) = (seconds.div_euclid(86_400), seconds.rem_euclid(86_400));
-        let (year, month, day) = year_month_day(days);
         Self {
-            year,
-            month,
-            day,
-            year_day: days - first_day(year) + 1,
-            // The epoch was a Thursday.
-            weekday: (days + 4).rem_euclid(7),
-            hour: of_day / 3600,
-            minute: of_day / 60 % 60,
-            second: of_day % 60,
-            nanosecond,
+            date: Date::of_seconds(since_epoch.div_euclid(second) as i64),
+            nanosecond: since_epoch.rem_euclid(second) as i64,
         }
     }
 
@@ -139,33 +120,34 @@ impl Date {
 
     /// What stands for one of [`PATTERNS`].
     fn part(&self, pattern: &str) -> String {
-        let (month, weekday) = (month_name(self.month), weekday_name(self.weekday));
-        let half = if self.hour < 12 { "AM" } else { "PM" };
-        let hour_of_half = (self.hour + 11) % 12 + 1;
-        let sign = if self.year < 0 { "-" } else { "" };
-        let year = format!("{sign}{:04}", self.year.unsigned_abs());
+        let date = &self.date;
+        let (month, weekday) = (month_name(date.month), weekday_name(date.weekday));
+        let half = if date.hour < 12 { "AM" } else { "PM" };
+        let hour_of_half = (date.hour + 11) % 12 + 1;
+        let sign = if date.year < 0 { "-" } else { "" };
+        let year = format!("{sign}{:04}", date.year.unsigned_abs());
         match pattern {
             "January" => month.to_owned(),
             "Jan" => short(month).to_owned(),
-            "1" => self.month.to_string(),
-            "01" => format!("{:02}", self.month),
+            "1" => date.month.to_string(),
+            "01" => format!("{:02}", date.month),
             "Monday" => weekday.to_owned(),
             "Mon" => short(weekday).to_owned(),
-            "2" => self.day.to_string(),
-            "_2" => format!("{:2}", self.day),
-            "02" => format!("{:02}", self.day),
-            "__2" => format!("{:3}", self.year_day),
-            "002" => format!("{:03}", self.year_day),
-            "15" => format!("{:02}", self.hour),
+            "2" => date.day.to_string(),
+            "_2" => format!("{:2}", date.day),
+            "02" => format!("{:02}", date.day),
+            "__2" => format!("{:3}", date.day_of_year()),
+            "002" => format!("{:03}", date.day_of_year()),
+            "15" => format!("{:02}", date.hour),
             "3" => hour_of_half.to_string(),
             "03" => format!("{hour_of_half:02}"),
-            "4" => self.minute.to_string(),
-            "04" => format!("{:02}", self.minute),
-            "5" => self.second.to_string(),
-            "05" => format!("{:02}", self.second),
+            "4" => date.minute.to_string(),
+            "04" => format!("{:02}", date.minute),
+            "5" => date.second.to_string(),
+            "05" => format!("{:02}", date.second),
             "2006" => year,
             "_2006" => format!("_{year}"),
-            "06" => format!("{:02}", self.year.max(0) % 100),
+            "06" => format!("{:02}", date.year.max(0) % 100),
             "PM" => half.to_owned(),
             "pm" => half.to_lowercase(),
             "MST" => "UTC".to_owned(),
@@ -215,39 +197,13 @@ fn pattern(layout: &str) -> Option<&'static str> {
     (!is_word).then_some(found)
 }
 
-/// Year, month and day of a number of days since the epoch.
-fn year_month_day(days: i64) -> (i64, i64, i64) {
-    // Years that begin in March: the day of a leap year is then the last one.
-    let shifted = days + 719_468;
-    let era = shifted.div_euclid(146_097);
-    let of_era = shifted.rem_euclid(146_097);
-    let year_of_era = (of_era - of_era / 1460 + of_era / 36_524 - of_era / 146_096) / 365;
-    let of_year = of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let month_from_march = (5 * of_year + 2) / 153;
-    let day = of_year - (153 * month_from_march + 2) / 5 + 1;
-    let month = if month_from_march < 10 {
-        month_from_march + 3
-    } else {
-        month_from_march - 9
-    };
-    let year = year_of_era + era * 400 + i64::from(month <= 2);
-    (year, month, day)
-}
-
-/// The first of January of a year, in days since the epoch.
-fn first_day(year: i64) -> i64 {
-    let before = year - 1;
-    let leap_days = before.div_euclid(4) - before.div_euclid(100) + before.div_euclid(400);
-    before * 365 + leap_days - 719_162
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     fn format(seconds: f64, layout: &str) -> String {
         let millis = (seconds * 1000.0).round() as i64;
-        Date::new(i128::from(millis) * 1_000_000).format(layout)
+        DateTime::new(i128::from(millis) * 1_000_000).format(layout)
     }
 
     #[test]

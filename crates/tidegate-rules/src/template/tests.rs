@@ -334,15 +334,27 @@ fn errors_say_what_is_wrong() {
         ("{{ toTime 1e300 }}", "overflows int64"),
         ("{{ toDuration \"NaN\" }}", "cannot be represented as a duration"),
         ("{{ toDuration true }}", "can't convert bool to float"),
-        ("{{ (toTime 60).Local }}", "no method Local of time.Time"),
-        ("{{ (toTime 60).Format }}", "no method Format of time.Time"),
+        (
+            "{{ (toTime 60).Local }}",
+            "time.Time has no method Local with 0 arguments",
+        ),
+        (
+            "{{ (toTime 60).Format }}",
+            "time.Time has no method Format with 0 arguments",
+        ),
         ("{{ (toTime 60).Format 5 }}", "expected string; got int"),
         (
             "{{ (toTime 60).Add $value }}",
             "expected time.Duration; got float64",
         ),
-        ("{{ (toDuration 60).Sub 5 }}", "no method Sub of time.Duration"),
-        ("{{ (toTime 60).Month.Next }}", "no method Next of time.Month"),
+        (
+            "{{ (toDuration 60).Sub 5 }}",
+            "time.Duration has no method Sub with 1 argument",
+        ),
+        (
+            "{{ (toTime 60).Month.Next }}",
+            "time.Month has no method Next with 0 arguments",
+        ),
         (
             "{{ lt (toDuration 1) (toDuration 2) }}",
             "incompatible types for comparison",

@@ -2,7 +2,7 @@
 
 //! Times and durations in templates, with the methods that they have in Go. All times are in UTC.
 
-use super::calendar::{Date, SECOND};
+use super::calendar::{DateTime, SECOND};
 use super::numbers::{general, trimmed};
 use super::value::TemplateValue;
 
@@ -40,7 +40,7 @@ impl TemplateTime {
 
     /// The time as Go prints it.
     pub(super) fn show(self) -> String {
-        Date::new(self.since_epoch).format(PRINTED)
+        DateTime::new(self.since_epoch).format(PRINTED)
     }
 
     /// Whole units of so many nanoseconds since the epoch.
@@ -50,9 +50,10 @@ impl TemplateTime {
 
     /// Calls a method of Go's `time.Time`.
     pub(super) fn method(self, name: &str, arguments: &[TemplateValue]) -> MethodResult {
-        let date = Date::new(self.since_epoch);
+        let at = DateTime::new(self.since_epoch);
+        let date = &at.date;
         let number = match (name, arguments) {
-            ("Format", [layout]) => return Ok(date.format(layout.text()?).into()),
+            ("Format", [layout]) => return Ok(at.format(layout.text()?).into()),
             ("String", []) => return Ok(self.show().into()),
             ("UTC", []) => return Ok(TemplateValue::Time(self)),
             ("Add", [added]) => {
@@ -73,12 +74,12 @@ impl TemplateTime {
             ("UnixMicro", []) => self.whole(1000),
             ("UnixNano", []) => self.whole(1),
             ("Year", []) => date.year,
-            ("YearDay", []) => date.year_day,
+            ("YearDay", []) => date.day_of_year(),
             ("Day", []) => date.day,
             ("Hour", []) => date.hour,
             ("Minute", []) => date.minute,
             ("Second", []) => date.second,
-            ("Nanosecond", []) => date.nanosecond,
+            ("Nanosecond", []) => at.nanosecond,
             _ => return Err(no_method("time.Time", name, arguments)),
         };
         Ok(TemplateValue::Int(number))
@@ -214,5 +215,6 @@ fn expected(kind: &str, value: &TemplateValue) -> String {
 /// The error of a method that a type does not have, or not with so many arguments.
 fn no_method(kind: &str, name: &str, arguments: &[TemplateValue]) -> String {
     let count = arguments.len();
-    format!("no method {name} of {kind} with this number of arguments: {count}")
+    let plural = if count == 1 { "" } else { "s" };
+    format!("{kind} has no method {name} with {count} argument{plural}")
 }

@@ -40,7 +40,7 @@ pub(super) fn take(root: &mut Node, outputs: &mut Outputs, report: &mut Report) 
     outputs.add_extension("admin", "", Node::empty_map(span));
     outputs.add_extension("rules", "", options);
     report.note(
-        "`admin` keeps the history that the rules read: `tidegate validate` names a rule that it has no room for",
+        "`admin` keeps the history that the rules read; if it has no room for a rule, `tidegate validate` names the rule",
     );
     true
 }

@@ -2,7 +2,7 @@
 
 //! Parameters of requests, read as Prometheus reads them.
 
-use tidegate_promql::Millis;
+use tidegate_promql::{Millis, days_in_month, days_since_1970};
 
 use super::ApiFailure;
 use crate::net::pages::Request;
@@ -139,7 +139,7 @@ fn rfc3339(text: &str) -> Option<Millis> {
         return None;
     }
     let (year, month) = (part(0, 4, 0, 9999)?, part(5, 7, 1, 12)?);
-    let day = part(8, 10, 1, days_of_month(year, month))?;
+    let day = part(8, 10, 1, days_in_month(year, month))?;
     let (hour, minute, second) = (part(11, 13, 0, 23)?, part(14, 16, 0, 59)?, part(17, 19, 0, 59)?);
     let (fraction, zone) = fraction(text.get(19..)?)?;
     let seconds = days_since_1970(year, month, day) * 86_400 + hour * 3600 + minute * 60 + second;
@@ -173,27 +173,6 @@ fn zone_seconds(zone: &str) -> Option<i64> {
         (number <= most).then_some(number)
     };
     Some(sign * (two(hours, 24)? * 3600 + two(minutes, 60)? * 60))
-}
-
-fn is_leap(year: i64) -> bool {
-    (year % 4 == 0 && year % 100 != 0) || year % 400 == 0
-}
-
-fn days_of_month(year: i64, month: i64) -> i64 {
-    match month {
-        2 => 28 + i64::from(is_leap(year)),
-        4 | 6 | 9 | 11 => 30,
-        _ => 31,
-    }
-}
-
-/// Days of the Gregorian calendar, of which 400 years are 146,097; a year begins in March, so that the leap day is its
-/// last one.
-fn days_since_1970(year: i64, month: i64, day: i64) -> i64 {
-    let year = year - i64::from(month <= 2);
-    let (era, of_era) = (year.div_euclid(400), year.rem_euclid(400));
-    let of_year = (153 * ((month + 9) % 12) + 2) / 5 + day - 1;
-    era * 146_097 + of_era * 365 + of_era / 4 - of_era / 100 + of_year - 719_468
 }
 
 #[cfg(test)]

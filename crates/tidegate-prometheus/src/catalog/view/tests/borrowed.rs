@@ -27,7 +27,10 @@ impl Replica {
     }
 
     fn with_interval(interval_ms: i64) -> Self {
-        let (view, shared) = view_with(interval_ms);
+        Self::of(view_with(interval_ms))
+    }
+
+    fn of((view, shared): (Arc<View>, Arc<Shared>)) -> Self {
         Self {
             view,
             merged: table(&shared),
@@ -199,6 +202,32 @@ fn the_history_begins_at_a_clock_that_was_set_back_before_it() {
     assert_eq!(begins(39), None);
     record(&new.view, START + 20 * SECOND);
     assert_eq!(begins(20), Some(millis(START + 20 * SECOND)));
+}
+
+#[test]
+fn a_longer_history_begins_after_fetched_samples_that_have_gone() {
+    let shared = context("extensions", "admin").shared;
+    let view = View::of(&shared);
+    let limits = HistoryLimits {
+        interval_ms: 1000,
+        span_ms: 60_000,
+        max_bytes: 256 << 20,
+    };
+    view.keep_past(KeptPast {
+        follows_needs: true,
+        ..KeptPast::fixed(limits)
+    });
+    let (old, new) = (Replica::new(), Replica::of((view, shared)));
+    old.run(0..40);
+    new.run(30..40);
+    new.borrow(&old, 40, 5000);
+    new.run(40..90);
+    let _need = new.view.need_past(600_000);
+    new.run(90..91);
+    let query = "rate(hits_total[85s])";
+    let (_, warnings) = ask_with_notes(&new.view, query, START + 90 * SECOND);
+    let begins = warnings.before_history().map(|before| before.begins);
+    assert_eq!(begins, Some(millis(START + 29 * SECOND)));
 }
 
 #[test]
