@@ -139,5 +139,18 @@ fn rings_and_scrapes_go_on_while_reloads_change_another_pipeline() {
     for metric in ["tidegate_dropped_items_total", "tidegate_nixl_ring_resets_total"] {
         assert_eq!(live.gateway.own_metric(metric, &[]), 0.0, "{metric}");
     }
+    // A receiver that is made again takes its targets from the list.
+    let slower = of(RELOADS).replace("scrape_interval: 200ms", "scrape_interval: 300ms");
+    assert_eq!(live.applies(&slower), ["rebuilt receivers::prometheus"]);
+    wait_until(SOON, "one target is listed, and it is up", || {
+        let answer = http::get(ports.admin, "/api/v1/targets")
+            .expect("an answer")
+            .json();
+        let targets = answer["data"]["activeTargets"]
+            .as_array()
+            .cloned()
+            .unwrap_or_default();
+        targets.len() == 1 && targets[0]["health"] == "up"
+    });
     live.gateway.stop();
 }
