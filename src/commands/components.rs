@@ -132,7 +132,7 @@ pub fn all() -> Vec<About> {
 /// Prints YAML: classes, types, signals, and options where asked. Prints JSON where asked, always with options.
 ///
 /// # Errors
-/// The first argument is neither a class nor a type of component.
+/// The first argument is neither a class nor a type of component, or the class has no such type.
 pub fn run(args: &ComponentsArgs) -> Result<(), Failure> {
     let components = all();
     let named = |word: &String| components.iter().any(|about| about.kind == word);
@@ -146,6 +146,17 @@ pub fn run(args: &ComponentsArgs) -> Result<(), Failure> {
         _ => Class::ALL.to_vec(),
     };
     let kind = only_kind.or(args.kind.as_ref());
+    let has = |kind: &String| {
+        let mut of_classes = components.iter().filter(|about| classes.contains(&about.class));
+        of_classes.any(|about| about.kind == kind)
+    };
+    if let (Some(class), Some(kind)) = (&args.class, kind)
+        && !has(kind)
+    {
+        return Err(Failure::Message(format!(
+            "`{class}` has no type `{kind}`: `tidegate components {class}` lists its types"
+        )));
+    }
     let with_options = args.options || only_kind.is_some();
     if args.json {
         let is_wanted =
@@ -171,7 +182,7 @@ fn class_of(word: &str) -> Result<Class, Failure> {
     let known = |class: &Class| class.as_str() == word || class.section() == word;
     Class::ALL.into_iter().find(known).ok_or_else(|| {
         Failure::Message(format!(
-            "unknown class `{word}`: receiver, processor, exporter, connector or extension"
+            "`{word}` is neither a type nor a class (receiver, processor, exporter, connector, extension)"
         ))
     })
 }

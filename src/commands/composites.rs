@@ -8,8 +8,8 @@ use std::time::SystemTime;
 
 use serde_json::Value;
 
-use super::Failure;
 use super::client::{self, Client, GatewayArgs, StreamEvent, labels, number, printable, sparkline, table};
+use super::{Failure, is_output_closed};
 use crate::print_line;
 
 /// Arguments of `tidegate composites`.
@@ -225,7 +225,7 @@ async fn watch(
         if screen.show(&event) {
             events += 1;
         }
-        if most.is_some_and(|most| events >= most) {
+        if most.is_some_and(|most| events >= most) || is_output_closed() {
             return Ok(());
         }
     }

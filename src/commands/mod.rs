@@ -30,6 +30,7 @@ pub mod validate;
 pub mod version;
 
 use std::process::ExitCode;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use clap::{Parser, Subcommand};
 
@@ -169,11 +170,27 @@ impl Failure {
     }
 }
 
+/// Whether a write to standard output has failed.
+static IS_OUTPUT_CLOSED: AtomicBool = AtomicBool::new(false);
+
+/// Notes the result of a write to standard output.
+pub fn note_output(written: &std::io::Result<()>) {
+    if written.is_err() {
+        IS_OUTPUT_CLOSED.store(true, Ordering::Relaxed);
+    }
+}
+
+/// Whether nobody reads standard output any more. A command that prints until it is stopped ends then.
+fn is_output_closed() -> bool {
+    IS_OUTPUT_CLOSED.load(Ordering::Relaxed)
+}
+
 /// Prints a line to standard output; a reader that has gone away (`| head`) is not an error.
 #[macro_export]
 macro_rules! print_line {
     ($($arg:tt)*) => {{
         use std::io::Write as _;
-        let _ = writeln!(std::io::stdout().lock(), $($arg)*);
+        let written = writeln!(std::io::stdout().lock(), $($arg)*);
+        $crate::commands::note_output(&written);
     }};
 }

@@ -17,9 +17,9 @@ use tokio::time::{MissedTickBehavior, interval, timeout};
 use self::edges::edge_table;
 use self::snapshot::GraphSnapshot;
 use self::view::{SortColumn, table, wrapped};
-use super::Failure;
 use super::client::{self, Client, GatewayArgs, printable};
 use super::terminal::{self, Screen, clip, screen};
+use super::{Failure, is_output_closed};
 use crate::print_line;
 
 /// Arguments of `tidegate top`.
@@ -150,6 +150,9 @@ async fn follow(mut state: TopState, mut answers: mpsc::Receiver<TopAnswer>) -> 
             Some(screen) => state.draw(screen).map_err(Failure::io("the terminal"))?,
             None if is_new => state.print(),
             None => {}
+        }
+        if is_output_closed() {
+            return Ok(());
         }
     }
 }
