@@ -69,22 +69,48 @@ EXIT_CODES = """## Exit codes
 
 | code | meaning |
 | --- | --- |
-| 0 | the command did what you asked. `tidegate run` has stopped after SIGTERM or SIGINT |
-| 1 | the command failed. Standard error has the reason |
-| 2 | the arguments are wrong. Standard error has the usage |
+| 0 | the command did what you asked |
+| 1 | the command failed. Standard error has the reason. `test`, `config fmt --check`, `query --json` and `validate --output` have it on standard output |
+| 2 | the command line is wrong: an unknown command or option, a missing argument, or a value of a wrong form. Standard error says which |
+| 130, 143 | SIGINT (Ctrl-C) or SIGTERM has ended the command. A shell shows these codes |
 | 134 | the async runtime is broken (SIGABRT). Restart the gateway |
 
-These commands also end with 1:
+These cases end with 0:
 
 | command | case |
 | --- | --- |
-| `run`, `validate`, `graph`, `config print` | the configuration has errors. `run` also if a component can't start |
-| `test` | a test fails, a file is not a file of tests, a rule file is broken, or no test has the name of `--run` |
+| `run`, `quickstart` | SIGTERM or SIGINT stops the gateway |
+| `run` | a second signal, more than a second after the first one, ends the drain |
+| `top`, `ring tail`, `ring sim` | SIGINT or SIGTERM ends the command |
+| `composites watch`, `tap`, `top`, `ring tail` | the program that reads the output has ended, for example `head` |
+| `query` | the answer is empty |
+| `ring ls` | a directory has files of others too |
+| `ring tail` | the ring no longer exists |
+
+These cases end with 1:
+
+| command | case |
+| --- | --- |
+| `run`, `validate`, `graph`, `config print` | the configuration has errors, or there is no `--config` |
+| `run` | a component can't start |
+| `validate --env` | the machine lacks something that the configuration needs |
+| `test` | a test fails |
+| `test` | a file is not a file of tests |
+| `test` | a rule file is broken |
+| `test` | no test has the name of `--run` |
+| `config convert` | the file can't be read, or no pipeline is left |
+| `config convert --strict` | something is left out |
+| `config fmt` | a file can't be read, or is not valid YAML |
+| `config fmt --check` | a file has another layout |
+| `components` | there is no such class or type |
 | `query --fail-empty` | the answer is empty |
+| `explain` | no series matches |
+| `cluster status` | the gateway has no `cluster` extension |
+| `composites watch` | the gateway ends the stream, before the number of `--events` |
+| `tap` | the gateway can't be reached at first. Later the command connects again |
+| `tap` | the gateway refuses the tap |
 | `ring ls` | a file can't be read, or a file that you name is not of NIXL |
 | `ring inspect` | the file is not a ring or a store |
-| `composites watch` | the gateway ends the stream, before the number of `--events` |
-| `tap` | the gateway can't be reached at first, or refuses the tap. Later the command connects again. A closed output is not a failure |
 | `support-bundle` | a part is missing |
 
 """
