@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """Writes the pages of docs/reference from what a build of tidegate says of itself, and from docs/benchmarks.md the tables
-for sizing and the plots.
+for sizing and the plots. It draws the diagrams of the concepts too.
 
 `cargo xtask reference` runs it with the newest build. With `--check` it writes nothing, names the pages that differ, and
 ends with 1.
@@ -17,6 +17,7 @@ import sys
 from pathlib import Path
 from typing import Any, Iterator
 
+import diagrams
 import plots
 import sizing
 
@@ -359,7 +360,7 @@ def pages(binary: str) -> dict[Path, str]:
         found[path] = component_page(component, own_metrics)
     benchmarks = (DOCS / "benchmarks.md").read_text()
     found[OPERATIONS] = sizing.sized(OPERATIONS.read_text(), benchmarks)
-    found |= plots.pictures(benchmarks)
+    found |= plots.pictures(benchmarks) | diagrams.pictures()
     return found
 
 
@@ -369,7 +370,8 @@ def main() -> int:
     parser.add_argument("binary", help="the program to describe")
     arguments = parser.parse_args()
     new = pages(arguments.binary)
-    old = {path: path.read_text() for path in [OPERATIONS, *REFERENCE.rglob("*.md"), *DOCS.glob("plot-*.svg")]}
+    drawn = [*DOCS.glob("plot-*.svg"), *DOCS.glob("concept-*.svg")]
+    old = {path: path.read_text() for path in [OPERATIONS, *REFERENCE.rglob("*.md"), *drawn]}
     differing = sorted(path for path in new.keys() | old.keys() if new.get(path) != old.get(path))
     for path in differing:
         print(f"{path.relative_to(DOCS.parent)}: {'differs' if path in new and path in old else 'new or gone'}")

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-//! `cargo xtask reference`: the pages of `docs/reference`, written from what the newest build says of itself, and the
-//! tables and plots of `docs/benchmarks.md`. `cargo xtask site`: the site of `docs/`.
+//! `cargo xtask reference`: the pages of `docs/reference`, written from what the newest build says of itself, the
+//! tables and plots of `docs/benchmarks.md`, and the diagrams of `docs/diagrams.py`. `cargo xtask site`: the site of `docs/`.
 
 use crate::{Outcome, process, pytest, test, testenv};
 
