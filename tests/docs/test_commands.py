@@ -22,6 +22,7 @@ import sys
 import tarfile
 import threading
 import time
+import tomllib
 from pathlib import Path
 from typing import Any, Callable, Iterator
 
@@ -704,6 +705,29 @@ def test_checksums_of_downloaded_files_are_compared(scene: Scene) -> None:
     scene.ask(scene.block("sha256sum"), code=1)
 
 
+# A directory of builds beside those of the workspace. It stays for the next run.
+PROGRAMS = Path(BINARY).parents[1] / "docs-programs"
+
+# The crates that the program needs are built in a few minutes.
+BUILD_SECONDS = 1800
+
+
+def with_cargo(scene: Scene) -> None:
+    """A checkout beside the programs, and cargo without the network: the build of the gateway has fetched the crates."""
+    (scene.work / "tidegate").symlink_to(ROOT)
+    channel = tomllib.loads((ROOT / "rust-toolchain.toml").read_text())["toolchain"]["channel"]
+    scene.environment |= {"CARGO_NET_OFFLINE": "true", "CARGO_TARGET_DIR": str(PROGRAMS)}
+    scene.environment.setdefault("RUSTUP_TOOLCHAIN", channel)
+
+
+@shows("docs/install.md", "cargo add")
+def test_a_program_in_rust_gets_the_crate(scene: Scene) -> None:
+    with_cargo(scene)
+    scene.ask(f"cargo new service && cd service\n{scene.block('cargo add')}")
+    manifest = tomllib.loads((scene.work / "service/Cargo.toml").read_text())
+    assert list(manifest["dependencies"]) == ["tidegate-metrics"]
+
+
 # docs/nixl.md
 
 
@@ -843,6 +867,26 @@ service:
     place, _, rest = re.sub(r"\s+", " ", shown).strip().partition(": ")
     why, _, remedy = rest.partition(": set ")
     assert place in flat and why in flat and remedy in flat, flat
+
+
+# docs/sdk.md
+
+
+@shows("docs/sdk.md", "cargo new")
+def test_the_first_program_of_the_rust_sdk_runs(scene: Scene) -> None:
+    with_cargo(scene)
+    scene.ask(scene.block("cargo new"))
+    program, *_ = (block.text for block in blocks_of(ROOT / "docs/sdk.md") if block.language == "rust")
+    (scene.work / "service/src/main.rs").write_text(program)
+    # The versions that the build of the gateway has fetched.
+    shutil.copy(ROOT / "Cargo.lock", scene.work / "service")
+    command, work = [*scene.has("cargo run").split(), "--quiet"], scene.work / "service"
+    result = subprocess.run(
+        command, cwd=work, env=scene.environment, capture_output=True, text=True, timeout=BUILD_SECONDS, check=False
+    )
+    assert result.returncode == 0, result.stdout + result.stderr
+    first, *others = result.stdout.splitlines()
+    assert first == "Some(0.2)" and 'service_requests_total{model="llama"} 1' in others, result.stdout
 
 
 # docs/testing.md
