@@ -1,147 +1,23 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The exit codes that the reference lists are those of the commands: each row of its tables has a case here that runs.
+"""The exit codes that the reference lists are those of the commands: each row of its tables has a case that runs.
 
-`SENTENCES` names the rows that show what the sentences of other documents say about exit codes.
+`SENTENCES` names the cases that show what the sentences of other documents say about exit codes.
 """
 
-import os
 import re
-import signal
-import socket
-import subprocess
-import threading
-import time
 from pathlib import Path
-from typing import Callable, Iterator
+from typing import Iterator
 
+import exit_cases as cases
 import pytest
-from blocks import DOCS, SOON, Page
+from blocks import DOCS
+from exit_cases import CASES, Case, Row
+from machine import Machine
 from test_fragments import DOCUMENTS
 
 ROOT = DOCS.parent
 REFERENCE = "docs/reference/commands.md"
-
-Row = tuple[str, str, str]
-
-STOPS = (signal.SIGINT, signal.SIGTERM)
-
-CONFIG = """
-receivers: {uds: {datagram: {path: statsd.sock}}}
-processors: {composite: {composites: [{name: depth, metric: queue_depth, function: avg, window: 10s}]}}
-exporters: {prometheus: {endpoint: "127.0.0.1:9464"}}
-extensions: {admin: {endpoint: "127.0.0.1:8080", tap: true}}
-service:
-  extensions: [admin]
-  telemetry: {metrics: {address: "127.0.0.1:8888"}}
-  pipelines: {metrics: {receivers: [uds], processors: [composite], exporters: [prometheus]}}
-"""
-
-# A destination that refuses connections: the drain does not end.
-WITHOUT_DESTINATION = """
-receivers: {uds: {datagram: {path: statsd.sock}}}
-exporters: {otlphttp: {endpoint: "http://127.0.0.1:1"}}
-extensions: {admin: {endpoint: "127.0.0.1:8080"}}
-service:
-  extensions: [admin]
-  drain_timeout: 10m
-  telemetry: {metrics: {address: "127.0.0.1:8888"}}
-  pipelines: {metrics: {receivers: [uds], exporters: [otlphttp]}}
-"""
-
-# A plugin that closes all descriptors of the process: those of the async runtime too.
-BREAKING = """
-receivers: {uds: {datagram: {path: statsd.sock}}}
-exporters: {plugin/odd: {name: odd, directories: [.], config: close-all}}
-extensions: {admin: {endpoint: "127.0.0.1:8080"}}
-service:
-  extensions: [admin]
-  telemetry: {metrics: {address: "127.0.0.1:8888"}}
-  pipelines: {metrics: {receivers: [uds], exporters: [plugin/odd]}}
-"""
-
-TESTS = """
-config: gateway.yaml
-tests:
-  - name: a mean
-    input: [{at: 1s, points: [{name: queue_depth, type: gauge, value: 3}]}]
-    expect: [{at: 2s, composite: depth, value: 3}]
-"""
-
-RULES = "groups: [{name: g, rules: [{record: up:sum, expr: 'sum(up'}]}]\n"
-TESTS_OF_RULES = "rule_files: [rules.yaml]\ntests: [{interval: 1m, promql_expr_test: [{expr: '1', eval_time: 1m}]}]\n"
-
-COLLECTOR = """
-receivers: {otlp: {protocols: {http: }}, hostmetrics: {}}
-exporters: {debug: }
-service: {pipelines: {metrics: {receivers: [otlp, hostmetrics], exporters: [debug]}}}
-"""
-
-
-class Machine(Page):
-    """A directory with a program `tidegate`, and free ports instead of those of the texts."""
-
-    def __init__(self, directory: Path) -> None:
-        super().__init__("commands.md", directory, os.environ["TIDEGATE_BINARY"])
-        self.sending = threading.Event()
-
-    def write(self, name: str, text: str) -> None:
-        (self.work / name).write_text(self.moved(text))
-
-    def ends(self, script: str, code: int, says: str = "") -> str:
-        """Runs a script. Gives all that it prints."""
-        result = self.finished(["bash", "-c", self.moved(script)])
-        said = result.stdout + result.stderr
-        assert result.returncode == code and says in said, f"{script}: {result.returncode}\n{said}{self.logs()}"
-        return said
-
-    def until(self, what: str, condition: Callable[[], object]) -> None:
-        end = time.monotonic() + SOON
-        while not condition():
-            assert time.monotonic() < end, f"not within {SOON} s: {what}\n{self.logs()}"
-            time.sleep(0.05)
-
-    def log(self, name: str) -> str:
-        return (self.directory / f"{name}.log").read_text()
-
-    def begin(self, name: str, command: str, sign: str | None = None) -> None:
-        """Starts a command in the background, and waits until its output has the sign. SIGINT is not ignored."""
-        self.start(name, self.moved(f"env --default-signal=INT {command}"))
-        if sign is not None:
-            self.until(f"{name} prints {sign}", lambda: sign in self.log(name))
-
-    def end(self, name: str, number: signal.Signals | None = None) -> int:
-        """The code of a background command, as shells show it. Sends a signal before."""
-        process = self.running[name]
-        if number is not None:
-            process.send_signal(number)
-        code = process.wait(timeout=SOON)
-        del self.running[name]
-        return code if code >= 0 else 128 - code
-
-    def gateway(self, config: str = CONFIG) -> None:
-        self.write("gateway.yaml", config)
-        self.begin("gateway", "tidegate run --config gateway.yaml")
-        self.until("the gateway answers", lambda: self.finished(["tidegate", "query", "vector(1)"]).returncode == 0)
-
-    def send(self) -> None:
-        """Sends a point every 0.1 s until the end of the case."""
-
-        def send() -> None:
-            with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sender:
-                while not self.sending.wait(0.1):
-                    try:
-                        sender.sendto(b"queue_depth:3|g", str(self.work / "statsd.sock"))
-                    except OSError:
-                        # The gateway is not there.
-                        continue
-
-        threading.Thread(target=send, daemon=True).start()
-
-    def ring(self) -> None:
-        """A NIXL agent with a ring."""
-        self.begin("agent", "tidegate ring sim --directory rings --agents 1")
-        self.until("the ring is there", (self.work / "rings/rank_0").exists)
 
 
 @pytest.fixture
@@ -152,21 +28,6 @@ def machine(tmp_path: Path) -> Iterator[Machine]:
     finally:
         found.sending.set()
         found.stop(*found.running)
-
-
-Case = Callable[[Machine], None]
-
-CASES: dict[Row, Case] = {}
-
-
-def case(table: str, command: str, what: str) -> Callable[[Case], Case]:
-    """Notes the case of a row: the code that its table is about, and its cells."""
-
-    def noted(run: Case) -> Case:
-        CASES[table, command, what] = run
-        return run
-
-    return noted
 
 
 def rows() -> Iterator[Row]:
@@ -199,312 +60,6 @@ def test_the_case_of_a_row_ends_with_its_code(row: Row, machine: Machine) -> Non
     CASES[row](machine)
 
 
-# The codes.
-
-
-@case("", "0", "the command did what you asked")
-def succeeds(machine: Machine) -> None:
-    machine.write("gateway.yaml", CONFIG)
-    for command in ("validate", "graph", "config print"):
-        machine.ends(f"tidegate {command} --config gateway.yaml", 0)
-    machine.write("good.test.yaml", TESTS)
-    machine.ends("tidegate test good.test.yaml", 0, "1 passed, 0 failed")
-    for command in ("--help", "--version", "version", "man", "completion bash", "config schema", "components"):
-        machine.ends(f"tidegate {command}", 0)
-
-
-@case(
-    "",
-    "1",
-    "the command failed. Standard error has the reason. `test`, `config fmt --check`, `query --json` and `validate --output` have "
-    "it on standard output",
-)
-def fails(machine: Machine) -> None:
-    machine.ends("tidegate query up 2>&1 >/dev/null", 1, "Connection refused")
-    machine.ends("tidegate top --interval 10ms 2>&1 >/dev/null", 1, "must be at least 100ms")
-    machine.ends("tidegate validate --config 'yaml:{}' --output json 2>/dev/null", 1, "no receiver configuration")
-    machine.ends("tidegate validate --config 'yaml:{}' --output github 2>/dev/null", 1, "::error")
-    machine.ends("tidegate test absent.yaml 2>/dev/null", 1, "No such file")
-    machine.write("flat.yaml", "receivers: {nop: }\n")
-    machine.gateway()
-    machine.ends("tidegate query --json --fail-empty up 2>/dev/null", 1, '"result":[]')
-
-
-@case(
-    "",
-    "2",
-    "the command line is wrong: an unknown command or option, a missing argument, or a value of a wrong form. Standard error says "
-    "which",
-)
-def is_wrong(machine: Machine) -> None:
-    for arguments in ("nosuch", "run --nosuch", "query", "test", "run --config", "completion nosuch", "quickstart --rate x"):
-        machine.ends(f"tidegate {arguments} 2>&1 >/dev/null", 2, "error: ")
-    machine.ends("tidegate 2>&1 >/dev/null", 2, "Usage: ")
-
-
-@case("", "130, 143", "SIGINT (Ctrl-C) or SIGTERM has ended the command. A shell shows these codes")
-def is_ended(machine: Machine) -> None:
-    machine.gateway()
-    machine.send()
-    for number, code in zip(STOPS, (130, 143)):
-        machine.begin("watch", "tidegate composites watch depth", "fresh")
-        assert machine.end("watch", number) == code
-        machine.begin("tap", "tidegate tap composite", "queue_depth")
-        assert machine.end("tap", number) == code
-
-
-@case("", "134", "the async runtime is broken (SIGABRT). Restart the gateway")
-def breaks(machine: Machine) -> None:
-    plugin = ROOT / "crates/tidegate-plugin"
-    library = "libtidegate_exporter_odd.so"
-    machine.ends(f"cc -std=gnu11 -shared -fPIC -I {plugin}/include -o {library} -include string.h {plugin}/tests/odd.c", 0)
-    machine.gateway(BREAKING)
-    machine.send()
-    assert machine.end("gateway") == 134, machine.logs()
-
-
-# Cases that end with 0.
-
-
-@case("0", "`run`, `quickstart`", "SIGTERM or SIGINT stops the gateway")
-def is_stopped(machine: Machine) -> None:
-    for number in STOPS:
-        machine.gateway()
-        assert machine.end("gateway", number) == 0
-        machine.begin("quickstart", "tidegate quickstart --directory .", "last 10 s")
-        assert machine.end("quickstart", number) == 0
-
-
-@case("0", "`run`", "a second signal, more than a second after the first one, ends the drain")
-def is_stopped_at_once(machine: Machine) -> None:
-    machine.gateway(WITHOUT_DESTINATION)
-    machine.send()
-    machine.until("the exporter has data", lambda: "Connection refused" in machine.log("gateway"))
-    process = machine.running["gateway"]
-
-    def has_ended() -> bool:
-        process.terminate()
-        return process.poll() is not None
-
-    machine.until("a later signal counts", has_ended)
-    assert machine.end("gateway") == 0 and "stopped without draining" in machine.log("gateway")
-
-
-@case("0", "`top`, `ring tail`, `ring sim`", "SIGINT or SIGTERM ends the command")
-def is_interrupted(machine: Machine) -> None:
-    machine.gateway()
-    for number in STOPS:
-        machine.begin("top", "tidegate top", "prometheus")
-        assert machine.end("top", number) == 0
-        machine.ring()
-        machine.begin("tail", "tidegate ring tail rings/rank_0", "Event name")
-        assert machine.end("tail", number) == 0
-        assert machine.end("agent", number) == 0
-
-
-@case("0", "`composites watch`, `tap`, `top`, `ring tail`", "the program that reads the output has ended, for example `head`")
-def is_not_read(machine: Machine) -> None:
-    machine.gateway()
-    machine.send()
-    machine.ring()
-    watched = "composites watch depth --min-interval 100ms"
-    for command in (watched, "tap composite", "top --interval 100ms", "ring tail rings/rank_0"):
-        machine.ends(f"tidegate {command} | head --lines 1; exit ${{PIPESTATUS[0]}}", 0)
-
-
-@case("0", "`query`", "the answer is empty")
-def is_empty(machine: Machine) -> None:
-    machine.gateway()
-    machine.ends("tidegate query up", 0, "no result")
-
-
-@case("0", "`ring ls`", "a directory has files of others too")
-def lists_files_of_others(machine: Machine) -> None:
-    machine.ring()
-    machine.write("rings/notes.txt", "text")
-    machine.ends("tidegate ring ls rings", 0, "notes.txt")
-
-
-@case("0", "`ring tail`", "the ring no longer exists")
-def follows_a_ring_to_its_end(machine: Machine) -> None:
-    machine.ring()
-    machine.begin("tail", "tidegate ring tail rings/rank_0", "Event name")
-    assert machine.end("agent", signal.SIGTERM) == 0
-    (machine.work / "rings/rank_0").unlink(missing_ok=True)
-    assert machine.end("tail") == 0 and "the ring no longer exists" in machine.log("tail")
-
-
-# Cases that end with 1.
-
-
-@case("1", "`run`, `validate`, `graph`, `config print`", "the configuration has errors, or there is no `--config`")
-def has_errors(machine: Machine) -> None:
-    machine.write("wrong.yaml", "receivers: {nosuch: }\nexporters: {nop: }\n")
-    for command in ("run", "validate", "graph", "config print"):
-        machine.ends(f"tidegate {command} --config wrong.yaml 2>&1 >/dev/null", 1, "wrong.yaml:1")
-        machine.ends(f"tidegate {command} 2>&1 >/dev/null", 1, "at least one --config must be given")
-
-
-def with_a_taken_port(machine: Machine, command: str) -> None:
-    machine.write("gateway.yaml", CONFIG)
-    host, _, port = machine.ports["127.0.0.1:9464"].partition(":")
-    with socket.create_server((host, int(port))):
-        machine.ends(f"{command} --config gateway.yaml 2>&1 >/dev/null", 1, port)
-
-
-@case("1", "`run`", "a component can't start")
-def cannot_start(machine: Machine) -> None:
-    with_a_taken_port(machine, "tidegate run")
-
-
-@case("1", "`validate --env`", "the machine lacks something that the configuration needs")
-def lacks_something(machine: Machine) -> None:
-    with_a_taken_port(machine, "tidegate validate --env")
-
-
-@case("1", "`test`", "a test fails")
-def fails_a_test(machine: Machine) -> None:
-    machine.write("gateway.yaml", CONFIG)
-    machine.write("wrong.test.yaml", TESTS.replace("depth, value: 3", "depth, value: 4"))
-    machine.ends("tidegate test wrong.test.yaml", 1, "0 passed, 1 failed")
-
-
-@case("1", "`test`", "a file is not a file of tests")
-def has_no_tests(machine: Machine) -> None:
-    machine.write("gateway.yaml", CONFIG)
-    machine.ends("tidegate test gateway.yaml", 1, "gateway.yaml:2")
-    machine.ends("tidegate test absent.yaml", 1, "No such file")
-
-
-@case("1", "`test`", "a rule file is broken")
-def has_broken_rules(machine: Machine) -> None:
-    machine.write("rules.yaml", RULES)
-    machine.write("rules.test.yaml", TESTS_OF_RULES)
-    machine.ends("tidegate test rules.test.yaml", 1, "parse error")
-
-
-@case("1", "`test`", "no test has the name of `--run`")
-def finds_no_test(machine: Machine) -> None:
-    machine.write("gateway.yaml", CONFIG)
-    machine.write("good.test.yaml", TESTS)
-    machine.ends("tidegate test good.test.yaml --run nosuch", 1, "no test has `nosuch` in its name")
-
-
-@case("1", "`config convert`", "the file can't be read, or no pipeline is left")
-def converts_nothing(machine: Machine) -> None:
-    machine.ends("tidegate config convert absent.yaml", 1, "No such file")
-    machine.write("otelcol.yaml", COLLECTOR.replace("[otlp, hostmetrics]", "[hostmetrics]"))
-    machine.ends("tidegate config convert otelcol.yaml", 1, "nothing could be converted")
-
-
-@case("1", "`config convert --strict`", "something is left out")
-def converts_a_part(machine: Machine) -> None:
-    machine.write("otelcol.yaml", COLLECTOR)
-    machine.ends("tidegate config convert otelcol.yaml", 0, "hostmetrics")
-    machine.ends("tidegate config convert otelcol.yaml --strict", 1, "hostmetrics")
-
-
-@case("1", "`config fmt`", "a file can't be read, or is not valid YAML")
-def cannot_be_formatted(machine: Machine) -> None:
-    machine.ends("tidegate config fmt absent.yaml", 1, "No such file")
-    machine.write("broken.yaml", "receivers: [")
-    for option in ("", "--check", "--write"):
-        machine.ends(f"tidegate config fmt {option} broken.yaml", 1, "not valid YAML")
-
-
-@case("1", "`config fmt --check`", "a file has another layout")
-def has_another_layout(machine: Machine) -> None:
-    machine.write("gateway.yaml", "exporters:\n    nop:\nreceivers:\n    nop:\n")
-    machine.ends("tidegate config fmt --check gateway.yaml 2>/dev/null", 1, "gateway.yaml")
-    machine.ends("tidegate config fmt --write gateway.yaml", 0)
-    machine.ends("tidegate config fmt --check gateway.yaml", 0)
-
-
-@case("1", "`components`", "there is no such class or type")
-def has_no_component(machine: Machine) -> None:
-    machine.ends("tidegate components nosuch", 1, "`nosuch`")
-    for class_of, kind in (("receiver", "nosuch"), ("receivers", "batch")):
-        machine.ends(f"tidegate components {class_of} {kind}", 1, f"`{class_of}` has no type `{kind}`")
-    machine.ends("tidegate components processor batch", 0, "batch")
-
-
-@case("1", "`query --fail-empty`", "the answer is empty")
-def must_not_be_empty(machine: Machine) -> None:
-    machine.gateway()
-    machine.ends("tidegate query --fail-empty up", 1, "no result")
-    machine.ends("tidegate query --fail-empty 'vector(1)'", 0)
-
-
-@case("1", "`explain`", "no series matches")
-def explains_nothing(machine: Machine) -> None:
-    machine.gateway()
-    machine.ends("tidegate explain nosuch", 1, "no series matches now")
-
-
-@case("1", "`cluster status`", "the gateway has no `cluster` extension")
-def has_no_cluster(machine: Machine) -> None:
-    machine.gateway()
-    machine.ends("tidegate cluster status", 1, "has no `cluster` extension")
-
-
-@case("1", "`composites watch`", "the gateway ends the stream, before the number of `--events`")
-def is_watched_to_the_end(machine: Machine) -> None:
-    machine.gateway()
-    machine.send()
-    machine.ends("tidegate composites watch depth --events 1", 0, "depth")
-    machine.begin("watch", "tidegate composites watch depth --events 100000", "fresh")
-    # The composite has another name after a reload.
-    machine.write("gateway.yaml", CONFIG.replace("name: depth", "name: other"))
-    machine.running["gateway"].send_signal(signal.SIGHUP)
-    assert machine.end("watch") == 1 and "tidegate: " in machine.log("watch")
-    machine.begin("other", "tidegate composites watch other --events 100000", "fresh")
-    assert machine.end("gateway", signal.SIGTERM) == 0
-    assert machine.end("other") == 1 and "the gateway ended the stream" in machine.log("other")
-
-
-@case("1", "`tap`", "the gateway can't be reached at first. Later the command connects again")
-def taps_no_gateway(machine: Machine) -> None:
-    machine.ends("tidegate tap composite", 1, "Connection refused")
-    machine.gateway()
-    machine.send()
-    machine.begin("tap", "tidegate tap composite", "queue_depth")
-    assert machine.end("gateway", signal.SIGTERM) == 0
-    machine.until("it has lost the gateway", lambda: "connecting again" in machine.log("tap"))
-    shown = machine.log("tap").count("queue_depth")
-    machine.gateway()
-    machine.until("it shows new points", lambda: machine.log("tap").count("queue_depth") > shown)
-    assert machine.end("tap", signal.SIGTERM) == 143
-
-
-@case("1", "`tap`", "the gateway refuses the tap")
-def is_refused(machine: Machine) -> None:
-    machine.gateway(CONFIG.replace(", tap: true", ""))
-    machine.ends("tidegate tap composite", 1, "`tap: true`")
-
-
-@case("1", "`ring ls`", "a file can't be read, or a file that you name is not of NIXL")
-def lists_no_ring(machine: Machine) -> None:
-    machine.write("notes.txt", "text")
-    for name in ("absent", "notes.txt"):
-        machine.ends(f"tidegate ring ls {name}", 1, "one file is not readable, or not of NIXL")
-
-
-@case("1", "`ring inspect`", "the file is not a ring or a store")
-def is_no_ring(machine: Machine) -> None:
-    machine.write("notes.txt", "text" * 1000)
-    machine.ends("tidegate ring inspect notes.txt", 1, "not a ring")
-    machine.ring()
-    machine.ends("tidegate ring inspect rings/rank_0", 0, "a ring, version")
-
-
-@case("1", "`support-bundle`", "a part is missing")
-def lacks_a_part(machine: Machine) -> None:
-    command = "tidegate support-bundle --metrics 127.0.0.1:8888 --output"
-    machine.ends(f"{command} without", 1, "parts are missing: see without/missing.txt")
-    machine.gateway()
-    machine.ends(f"{command} with", 0, "with")
-
-
 # What documents say in sentences.
 
 SENTENCE = re.compile(r"\bexit(?:s with| with code| codes?)\b|\bthe code 0\b|\bends? with [01]\b|\bas 130\b", re.IGNORECASE)
@@ -512,16 +67,16 @@ SENTENCE = re.compile(r"\bexit(?:s with| with code| codes?)\b|\bthe code 0\b|\be
 # The cases that show a sentence, or a test in Rust. None: the sentence only says where codes are.
 SENTENCES: dict[tuple[str, str], tuple[Case, ...] | str] = {
     ("docs/README.md", "exit codes, pictures of commands, the support bundle, completion |"): (),
-    ("docs/commands.md", "`tidegate run` drains and stops after SIGTERM or SIGINT, with the code 0."): (is_stopped,),
-    ("docs/commands.md", "A later one stops at once, with the code 0 too."): (is_stopped_at_once,),
-    ("docs/commands.md", "Ctrl-C ends both by SIGINT, which shells show as 130."): (is_ended,),
-    ("docs/commands.md", "Both end with 0 when the program behind a pipe has ended, for example `head`."): (is_not_read,),
-    ("docs/composites.md", "`tidegate composites watch` prints the reason and exits with 1."): (is_watched_to_the_end,),
-    ("docs/configuration.md", "The exit code is 0 if the configuration can run, 1 otherwise."): (succeeds, has_errors),
-    ("docs/configuration.md", "The exit code is 1 if there is an error."): (lacks_something,),
-    ("docs/configuration.md", "The exit code is 0 if the configuration has no errors."): (succeeds, has_errors),
-    ("docs/configuration.md", "The exit code is 1 if the file can't be read or no pipeline is left."): (converts_nothing,),
-    ("docs/configuration.md", "exit code 1, and the names of files that have another layout"): (has_another_layout,),
+    ("docs/commands.md", "`tidegate run` drains and stops after SIGTERM or SIGINT, with the code 0."): (cases.is_stopped,),
+    ("docs/commands.md", "A later one stops at once, with the code 0 too."): (cases.is_stopped_at_once,),
+    ("docs/commands.md", "Ctrl-C ends both by SIGINT, which shells show as 130."): (cases.is_ended,),
+    ("docs/commands.md", "Both end with 0 when the program behind a pipe has ended, for example `head`."): (cases.is_not_read,),
+    ("docs/composites.md", "`tidegate composites watch` prints the reason and exits with 1."): (cases.is_watched_to_the_end,),
+    ("docs/configuration.md", "The exit code is 0 if the configuration can run, 1 otherwise."): (cases.succeeds, cases.has_errors),
+    ("docs/configuration.md", "The exit code is 1 if there is an error."): (cases.lacks_something,),
+    ("docs/configuration.md", "The exit code is 0 if the configuration has no errors."): (cases.succeeds, cases.has_errors),
+    ("docs/configuration.md", "The exit code is 1 if the file can't be read or no pipeline is left."): (cases.converts_nothing,),
+    ("docs/configuration.md", "exit code 1, and the names of files that have another layout"): (cases.has_another_layout,),
     (
         "docs/otlp.md",
         "The log has the directory and the number of items (`lost`), and the exit code is 0.",
@@ -529,28 +84,28 @@ SENTENCES: dict[tuple[str, str], tuple[Case, ...] | str] = {
     (
         "docs/processors.md",
         "`tidegate graph --config FILE` checks a configuration as `tidegate validate` does, with the same messages and exit codes.",
-    ): (succeeds, has_errors),
-    ("docs/queries.md", "With `--fail-empty` the exit code is then 1."): (must_not_be_empty,),
+    ): (cases.succeeds, cases.has_errors),
+    ("docs/queries.md", "With `--fail-empty` the exit code is then 1."): (cases.must_not_be_empty,),
     (
         "docs/testing.md",
         "The exit code is 0 if all tests pass, 1 if one fails or a file can't be read, and 2 for wrong arguments.",
-    ): (succeeds, fails_a_test, has_no_tests, is_wrong),
-    ("docs/testing.md", "`--run`, `--junit` and the exit codes are the same."): (has_broken_rules,),
-    (REFERENCE, "Exit code 0 when the configuration can run, 1 otherwise."): (succeeds, has_errors),
-    (REFERENCE, "The exit code is 1 if a test fails."): (fails_a_test,),
-    (REFERENCE, "Checks the configuration as `validate` does, with the same exit codes."): (succeeds, has_errors),
+    ): (cases.succeeds, cases.fails_a_test, cases.has_no_tests, cases.is_wrong),
+    ("docs/testing.md", "`--run`, `--junit` and the exit codes are the same."): (cases.has_broken_rules,),
+    (REFERENCE, "Exit code 0 when the configuration can run, 1 otherwise."): (cases.succeeds, cases.has_errors),
+    (REFERENCE, "The exit code is 1 if a test fails."): (cases.fails_a_test,),
+    (REFERENCE, "Checks the configuration as `validate` does, with the same exit codes."): (cases.succeeds, cases.has_errors),
     (
         REFERENCE,
         "Exit code 0 when the configuration has no errors, 1 with the list of problems on standard error otherwise.",
-    ): (succeeds, has_errors),
-    (REFERENCE, "Exit with code 1 if anything was left out"): (converts_a_part,),
-    (REFERENCE, "Exit code 0 when at least one pipeline was converted, 1 otherwise."): (converts_nothing, converts_a_part),
-    (REFERENCE, "Name the files that have another layout, and exit with code 1 if there are any"): (has_another_layout,),
-    (REFERENCE, "Exit code 0 when all files have or get this layout, 1 otherwise."): (has_another_layout, cannot_be_formatted),
-    (REFERENCE, "Exit with code 1 if the answer is empty"): (must_not_be_empty,),
-    (REFERENCE, "The exit code is 1 if a file can't be read, or if a file that you name is not of NIXL."): (lists_no_ring,),
-    (REFERENCE, "The exit code is 1 if the file is not a ring or a store."): (is_no_ring,),
-    (REFERENCE, "The exit code is 1 if a part is missing; `missing.txt` says why."): (lacks_a_part,),
+    ): (cases.succeeds, cases.has_errors),
+    (REFERENCE, "Exit with code 1 if anything was left out"): (cases.converts_a_part,),
+    (REFERENCE, "Exit code 0 when at least one pipeline was converted, 1 otherwise."): (cases.converts_nothing, cases.converts_a_part),
+    (REFERENCE, "Name the files that have another layout, and exit with code 1 if there are any"): (cases.has_another_layout,),
+    (REFERENCE, "Exit code 0 when all files have or get this layout, 1 otherwise."): (cases.has_another_layout, cases.cannot_be_formatted),
+    (REFERENCE, "Exit with code 1 if the answer is empty"): (cases.must_not_be_empty,),
+    (REFERENCE, "The exit code is 1 if a file can't be read, or if a file that you name is not of NIXL."): (cases.lists_no_ring,),
+    (REFERENCE, "The exit code is 1 if the file is not a ring or a store."): (cases.is_no_ring,),
+    (REFERENCE, "The exit code is 1 if a part is missing; `missing.txt` says why."): (cases.lacks_a_part,),
 }
 
 # Between sentences, in text, in the help of options, in tables and in blocks of code.
