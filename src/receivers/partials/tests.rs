@@ -11,7 +11,7 @@ use tidegate_cluster::{ClusterEngine, ReplicaState, ReplicaStatus};
 
 use super::replica::{rest_after, unready};
 use super::*;
-use crate::component::Services;
+use crate::component::services::Services;
 use crate::component::testing::{Sink, add_cluster, options, settings};
 
 #[test]

@@ -198,7 +198,7 @@ impl<B: SessionBackend> Session<B> {
             self.follow = Some(Follow {
                 id,
                 sequence: 0,
-                question: asked(&self.questions),
+                question: asked(self.questions.as_ref()),
                 goal: Some(store.read(MessageStore::sequence)),
             });
             return self.read().await;
@@ -259,7 +259,7 @@ impl<B: SessionBackend> Session<B> {
     /// Sets a new goal. An older one that is not reached says nothing of the present.
     async fn set_goal(&mut self) -> Result<(), SessionEnd> {
         if let (Some(follow), Some(store)) = (&mut self.follow, self.backend.store()) {
-            follow.question = asked(&self.questions);
+            follow.question = asked(self.questions.as_ref());
             follow.goal = Some(store.read(MessageStore::sequence));
         }
         self.report_goal().await
@@ -295,8 +295,8 @@ impl<B: SessionBackend> Session<B> {
 }
 
 /// The number of the newest question. Messages that the store has later say more than it asks for.
-fn asked(questions: &Option<watch::Receiver<u64>>) -> u64 {
-    questions.as_ref().map_or(0, |questions| *questions.borrow())
+fn asked(questions: Option<&watch::Receiver<u64>>) -> u64 {
+    questions.map_or(0, |questions| *questions.borrow())
 }
 
 /// Whether the value has changed since the last call. It does not wait.
