@@ -156,7 +156,7 @@ impl Lifecycle for Partials {
         }
         if self.config.linearizable_reads {
             let reads = StoreReads {
-                receiver: self.base.path.to_string(),
+                receiver: self.base.id.to_string(),
                 engine: engine.clone(),
                 shown: replica.confirmed(),
                 patience: self.config.max_lag,

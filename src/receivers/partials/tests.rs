@@ -95,7 +95,7 @@ async fn readers_wait_until_the_store_confirms_the_values() {
     assert!(*asked.borrow() > 0, "the store was asked");
     // The replica has ended, and its reader is still there.
     let reads = StoreReads {
-        receiver: "receivers::partials".to_owned(),
+        receiver: "partials".to_owned(),
         engine,
         shown: tokio::sync::watch::channel(0).1,
         patience: Duration::from_secs(60),
