@@ -272,11 +272,11 @@ impl Figures {
             ],
         );
         self.add(
-            "Prometheus: resets at an interval of 3 s, of 1 s (below `max_lag`)",
+            "Prometheus: resets at an interval of 3 s, of 1 s",
             format!("{rested}, {second}"),
             &[
                 ("prometheus_resets", json!(rested)),
-                ("prometheus_resets_below_max_lag", json!(second)),
+                ("prometheus_resets_each_second", json!(second)),
             ],
         );
     }
