@@ -211,7 +211,7 @@ def test_the_file_of_a_collector(tmp_path: Path, first_number: Measured) -> None
     ]
     assert all(f"`{command}" in " ".join(page.split()) for command in commands), commands
     convert, validate, run = commands
-    send, ask = (dedent(block) for block in re.findall(r"(?ms)^   ```sh\n(.*?)^   ```$", page))
+    send, ask, _break = (dedent(block) for block in re.findall(r"(?ms)^   ```sh\n(.*?)^   ```$", page))
     (counts,) = re.findall(r"(?ms)^   ```text\n(.*?)^   ```$", page)
     accepted = [line.strip() for line in counts.splitlines() if "receiver_accepted" in line]
     (block,) = kit.blocks("docs/install.md", "sh", "## Tarball")
