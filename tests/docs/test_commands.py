@@ -373,7 +373,7 @@ service:
 """
 
 
-@shows("docs/collector.md", "# gateway.test.yaml", "point=", "curl --silent http", "otelcol_exporter_sent")
+@shows("docs/collector.md", "# gateway.test.yaml", "point=", "curl --silent http", "otelcol_exporter_sent", "cp gateway.yaml")
 def test_the_first_half_hour_with_the_file_of_a_collector(scene: Scene, vendor: str) -> None:
     own = scene.moved("127.0.0.1:8888").partition(":")[2]
     scene.write("otelcol.yaml", COLLECTOR.replace("OWN", own))
@@ -392,6 +392,13 @@ def test_the_first_half_hour_with_the_file_of_a_collector(scene: Scene, vendor: 
         assert "listens there" in scene.ask("tidegate validate --config gateway.yaml --env", code=1).stderr
         option = scene.has("--set receivers.otlp.protocols.http.endpoint=127.0.0.1:4328")
         scene.ask(f"tidegate validate --config gateway.yaml --env {option}")
+    others = [
+        scene.has("--set receivers.otlp.protocols.grpc.endpoint=127.0.0.1:4327"),
+        scene.has("--set extensions.admin.endpoint=127.0.0.1:9081"),
+        scene.has("--set service.telemetry.metrics.address=127.0.0.1:8889"),
+    ]
+    scene.ask(f"tidegate validate --config gateway.yaml --env {' '.join(others)}")
+    assert scene.has("export TIDEGATE_ADMIN=127.0.0.1:9081").partition("=")[2] in others[1]
     scene.write("gateway.test.yaml", scene.block("# gateway.test.yaml"))
     assert "1 passed, 0 failed" in scene.ask(scene.has("tidegate test gateway.test.yaml")).stdout
     scene.start("gateway", scene.has("tidegate run --config gateway.yaml --watch-config"))
@@ -402,19 +409,18 @@ def test_the_first_half_hour_with_the_file_of_a_collector(scene: Scene, vendor: 
     place = '127.0.0.1",server_port="{}'.format(vendor.partition(":")[2])
     counted = scene.block("otelcol_exporter_sent").replace("otlp.example.com", place)
     scene.compare("docs/collector.md", scene.block("curl --silent http"), counted)
-    break_and_mend(scene, vendor)
+    break_and_mend(scene)
 
 
-def break_and_mend(scene: Scene, vendor: str) -> None:
+def break_and_mend(scene: Scene) -> None:
     """The items wait at a wrong endpoint, and leave at the right one."""
-    gateway = scene.work / "gateway.yaml"
-    wrong = f"http://{scene.moved('127.0.0.1:9999')}"
-    gateway.write_text(re.sub(r'"?\$\{env:DATADOG_OTLP_ENDPOINT\}"?', wrong, gateway.read_text()))
+    scene.ask(scene.block("cp gateway.yaml"))
     scene.until_logged("gateway", "the new configuration runs")
     scene.ask(scene.block("point="))
     scene.until("tidegate top --once --interval 100ms", r"exporter otlphttp/datadog +\d+ +\d+ +\d+ +[1-9]")
+    scene.until_logged("gateway", "sending failed, will retry")
     taken = len(Vendor.taken)
-    gateway.write_text(gateway.read_text().replace(wrong, f"http://{vendor}"))
+    scene.ask(scene.has("cp good.yaml gateway.yaml"))
     scene.until_logged("gateway", "handed_over")
     scene.until("tidegate top --once --interval 100ms", r"exporter otlphttp/datadog +\d+ +\d+ +\d+ +0 ")
     assert len(Vendor.taken) > taken
