@@ -100,7 +100,7 @@ These cases end with 1:
 | `test` | a rule file is broken |
 | `test` | no test has the name of `--run` |
 | `config convert` | the file can't be read, or no pipeline is left |
-| `config convert --strict` | something is left out |
+| `config convert --strict` | something is changed or left out |
 | `config fmt` | a file can't be read, or is not valid YAML |
 | `config fmt --check` | a file has another layout |
 | `components` | there is no such class or type |

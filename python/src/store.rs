@@ -120,7 +120,13 @@ const MODES: [(&str, GaugeMode); 10] = [
 
 pub(crate) fn gauge_mode(name: &str) -> PyResult<GaugeMode> {
     let found = MODES.iter().find(|(known, _)| *known == name);
-    let wrong = || PyValueError::new_err(format!("Invalid multiprocess mode: {name}"));
+    let wrong = || {
+        let known: Vec<_> = MODES.iter().map(|(known, _)| *known).collect();
+        let known = known.join(", ");
+        PyValueError::new_err(format!(
+            "Invalid multiprocess mode: {name}; expected one of {known}"
+        ))
+    };
     found.map(|(_, mode)| *mode).ok_or_else(wrong)
 }
 

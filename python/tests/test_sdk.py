@@ -43,6 +43,8 @@ def test_errors_come_at_registration() -> None:
         Service(registry, other="x")
     with pytest.raises(ValueError, match="unknown buckets `none`"):
         registry.register(Histogram("help", name="h", buckets="none"))
+    with pytest.raises(ValueError, match="mode: other; expected one of all, liveall, sum, .*, livemostrecent$"):
+        registry.register(Gauge("help", name="g", mode="other"))
 
 
 def test_wrong_use() -> None:

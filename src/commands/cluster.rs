@@ -60,7 +60,7 @@ async fn status(client: Client, output: ClusterOutput) -> Result<(), Failure> {
     }
     let known = clusters.as_object().filter(|known| !known.is_empty());
     let known = known.ok_or_else(|| {
-        Failure::Message("the gateway has no `cluster` extension: add one to its configuration".to_owned())
+        client.failure("the gateway has no `cluster` extension: add one to its configuration")
     })?;
     for (id, cluster) in known {
         print_line!("{}", show(id, cluster).trim_end());

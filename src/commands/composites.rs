@@ -220,7 +220,7 @@ async fn watch(
         if event.name == "ended" {
             let data: Value = serde_json::from_str(&event.data).unwrap_or_default();
             let why = data["error"].as_str().unwrap_or("the gateway ended the stream");
-            return Err(Failure::Message(printable(why)));
+            return Err(client.failure(printable(why)));
         }
         if screen.show(&event) {
             events += 1;

@@ -57,7 +57,7 @@ async fn ask(args: &ExplainArgs, client: Client) -> Result<(), Failure> {
         // A metric that is not known has been warned of.
         let why = "no series matches now; if its source has ended, `tidegate query up` lists targets that are down, \
                    and a range query shows the past";
-        return Err(Failure::Message(format!("{series_asked}: {why}")));
+        return Err(client.failure(format_args!("{series_asked}: {why}")));
     }
     for (at, one) in found.iter().enumerate() {
         if at > 0 {

@@ -429,7 +429,7 @@ impl Metrics {
     }
 
     /// The option with the address of a page, for messages.
-    pub(super) fn option_of(&self, endpoint: &Endpoint) -> String {
+    pub fn option_of(&self, endpoint: &Endpoint) -> String {
         let metrics = "service::telemetry::metrics";
         let mut readers = self.readers.iter().map(MetricReader::listen);
         let is_at = |listen: Option<&Listen>| listen.is_some_and(|listen| listen.endpoint() == *endpoint);

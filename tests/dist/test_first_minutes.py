@@ -13,6 +13,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from fnmatch import fnmatch
 from pathlib import Path
 from textwrap import dedent
 
@@ -211,7 +212,7 @@ def test_the_file_of_a_collector(tmp_path: Path, first_number: Measured) -> None
     ]
     assert all(f"`{command}" in " ".join(page.split()) for command in commands), commands
     convert, validate, run = commands
-    send, ask = (dedent(block) for block in re.findall(r"(?ms)^   ```sh\n(.*?)^   ```$", page))
+    send, ask, _break = (dedent(block) for block in re.findall(r"(?ms)^   ```sh\n(.*?)^   ```$", page))
     (counts,) = re.findall(r"(?ms)^   ```text\n(.*?)^   ```$", page)
     accepted = [line.strip() for line in counts.splitlines() if "receiver_accepted" in line]
     (block,) = kit.blocks("docs/install.md", "sh", "## Tarball")
@@ -238,7 +239,9 @@ def test_the_wheel(tmp_path: Path, first_number: Measured) -> None:
     install, *_ = kit.blocks("docs/python.md", "sh")
     program, *_ = kit.blocks("docs/python.md", "python", "## The SDK")
     assert install in kit.blocks("docs/install.md", "sh"), "docs/install.md shows another way than docs/python.md"
-    (name,) = [word for word in documented(install).split() if word.endswith(".whl")]
+    (pattern,) = [word for word in install.split() if word.endswith(".whl")]
+    name = kit.package("*.whl").name
+    assert fnmatch(f"./{name}", pattern), name
     machine.has("*.whl", name)
     (machine.home / "service.py").write_text(program)
     script = f"( {documented(install)} ) >&2\n. venv/bin/activate\npython service.py"
@@ -251,10 +254,11 @@ COMPILERS = "mkdir bin; ln -s /usr/bin/gcc bin/cc; ln -s /usr/bin/g++ bin/c++; P
 
 def test_the_sdk_for_c_and_cpp(tmp_path: Path, first_number: Measured) -> None:
     machine = Machine(kit.directory("debian_compilers"), tmp_path / "home")
-    in_c, in_cpp, *_ = kit.blocks("docs/c.md", "sh", "## Install")
+    in_c, in_cpp, static = kit.blocks("docs/c.md", "sh", "## Install")
     machine.has("tidegate-sdk-*.tar.gz", f"tidegate-sdk-{kit.VERSION}-{platform.machine()}-linux.tar.gz")
     numbers = ["mean 0.8 s", 'service_requests_total{model="llama",status="200"} 3']
-    first_number(machine, COMPILERS + documented(in_c + in_cpp), numbers * 2, DEVELOPER, "mean |service_requests_total{")
+    script = COMPILERS + documented(in_c + in_cpp + static)
+    first_number(machine, script, numbers * 3, DEVELOPER, "mean |service_requests_total{")
 
 
 def test_the_sdk_as_the_page_about_installing_shows_it(tmp_path: Path, first_number: Measured) -> None:

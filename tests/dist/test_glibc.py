@@ -3,6 +3,7 @@
 """The C library that programs and libraries of a release need, which docs/install.md promises."""
 
 import re
+from fnmatch import fnmatch
 from pathlib import Path
 
 import kit
@@ -35,7 +36,8 @@ def test_the_wheel_needs_no_more_than_its_name_says(tmp_path: Path) -> None:
     assert kit.newest_glibc(library) <= promised(pattern), wheel.name
 
 
-def test_the_documented_name_of_the_wheel_is_for_the_promised_version() -> None:
-    (name,) = re.findall(r"pip install \./(tidegate-\S+\.whl)", TEXT)
-    # maturin writes the names for glibc 2.17 by PEP 600 and by PEP 599.
-    assert re.search(r"-manylinux_2_17_(\w+)\.manylinux2014_\1\.whl$", name) and promised(r"for glibc ([0-9.]+) or newer") == (2, 17)
+def test_the_documented_name_is_that_of_the_wheel() -> None:
+    (pattern,) = re.findall(r"pip install \./(tidegate-\S+\.whl)", TEXT)
+    assert fnmatch(kit.package("*.whl").name, pattern)
+    # `manylinux2014` is the name for this version.
+    assert promised(r"for glibc ([0-9.]+) or newer") == (2, 17)

@@ -111,3 +111,9 @@ def test_the_gateway_reads_the_cells_of_a_program(sdk: Path, tmp_path: Path) -> 
 def test_the_version_is_that_of_the_release(sdk: Path) -> None:
     assert flags(sdk, "--modversion") == [kit.VERSION]
     assert (sdk / "share/doc/tidegate/LICENSE").is_file() and (sdk / "share/doc/tidegate/c.md").is_file()
+
+
+def test_the_guide_links_only_to_files_of_the_tarball(sdk: Path) -> None:
+    folder = sdk / "share/doc/tidegate"
+    links = re.findall(r"\]\(([\w./-]+)(?:#[\w-]+)?\)", (folder / "c.md").read_text())
+    assert links and [link for link in links if not (folder / link).is_file()] == []

@@ -56,6 +56,12 @@ exporters: {debug: }
 service: {pipelines: {metrics: {receivers: [otlp, hostmetrics], exporters: [debug]}}}
 """
 
+VENDOR = """
+receivers: {otlp: {protocols: {http: }}}
+exporters: {datadog: {api: {key: secret}}}
+service: {pipelines: {metrics: {receivers: [otlp], exporters: [datadog]}}}
+"""
+
 Case = Callable[[Machine], None]
 
 CASES: dict[Row, Case] = {}
@@ -269,11 +275,14 @@ def converts_nothing(machine: Machine) -> None:
     machine.ends("tidegate config convert otelcol.yaml", 1, "nothing could be converted")
 
 
-@case("1", "`config convert --strict`", "something is left out")
+@case("1", "`config convert --strict`", "something is changed or left out")
 def converts_a_part(machine: Machine) -> None:
     machine.write("otelcol.yaml", COLLECTOR)
     machine.ends("tidegate config convert otelcol.yaml", 0, "hostmetrics")
     machine.ends("tidegate config convert otelcol.yaml --strict", 1, "hostmetrics")
+    machine.write("vendor.yaml", VENDOR)
+    machine.ends("tidegate config convert vendor.yaml", 0, "converted to `otlphttp/datadog`")
+    machine.ends("tidegate config convert vendor.yaml --strict", 1, "converted to `otlphttp/datadog`")
 
 
 @case("1", "`config fmt`", "a file can't be read, or is not valid YAML")

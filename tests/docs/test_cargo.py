@@ -17,6 +17,8 @@ MANIFESTS: dict[str, dict[str, Any]] = {
     path.parent.name: tomllib.loads(path.read_text()) for path in ROOT.glob("crates/*/Cargo.toml")
 }
 
+VERSION = str(tomllib.loads((ROOT / "Cargo.toml").read_text())["workspace"]["package"]["version"])
+
 # Options of `cargo add` with a value.
 WITH_VALUE = ("--path", "--features", "--manifest-path")
 
@@ -51,9 +53,10 @@ def problems(line: str) -> list[str]:
         word = words.pop(0)
         value = words.pop(0) if word in WITH_VALUE else ""
         if word == "--path":
-            folder = value.removeprefix("../tidegate/")
+            # A checkout, or the archive of a release.
+            folder = re.sub(rf"^(?:\.\./)?tidegate(?:-{re.escape(VERSION)})?/", "", value)
             names.append(folder.removeprefix("crates/"))
-            found += [] if folder.startswith("crates/") else [f"{value} is not the path of a crate of a checkout"]
+            found += [] if folder.startswith("crates/") else [f"{value} is not the path of a crate"]
         elif word == "--features":
             features += value.split(",")
         elif word.startswith("-") and not value:
@@ -87,6 +90,7 @@ def test_documents_add_the_crate_of_the_sdk() -> None:
         "cargo add tidegate-metric",
         "cargo add tidegate-config",
         "cargo add --path ../tidegate/tidegate-metrics",
+        "cargo add --path ../tidegate-0.0.9/crates/tidegate-metrics",
         "cargo add tidegate-metrics --features otlp",
         "cargo add --path ../tidegate/crates/tidegate-metrics --features tracing,otlp",
     ],

@@ -98,7 +98,7 @@ SENTENCES: dict[tuple[str, str], tuple[Case, ...] | str] = {
         REFERENCE,
         "Exit code 0 when the configuration has no errors, 1 with the list of problems on standard error otherwise.",
     ): (cases.succeeds, cases.has_errors),
-    (REFERENCE, "Exit with code 1 if anything was left out"): (cases.converts_a_part,),
+    (REFERENCE, "Exit with code 1 if anything was changed or left out"): (cases.converts_a_part,),
     (REFERENCE, "Exit code 0 when at least one pipeline was converted, 1 otherwise."): (cases.converts_nothing, cases.converts_a_part),
     (REFERENCE, "Name the files that have another layout, and exit with code 1 if there are any"): (cases.has_another_layout,),
     (REFERENCE, "Exit code 0 when all files have or get this layout, 1 otherwise."): (cases.has_another_layout, cases.cannot_be_formatted),

@@ -2,7 +2,11 @@
 
 //! Producers and replicas on a real broker, NATS or Kafka, through the kills of each of them.
 
+use std::io::{Read, Write};
+use std::net::TcpStream;
 use std::os::unix::net::UnixDatagram;
+
+use rustix::process::Signal;
 
 use super::kit::kafka_broker::KafkaBroker;
 use super::kit::nats_server::NatsServer;
@@ -86,13 +90,18 @@ struct Replica {
 
 impl Replica {
     fn start(broker: &Broker) -> Self {
+        Self::start_with(broker, "max_lag: 2s")
+    }
+
+    /// `options`: more of the receiver.
+    fn start_with(broker: &Broker, options: &str) -> Self {
         let [page, admin] = [free_port(), free_port()];
         let gateway = Gateway::start(&format!(
             "extensions:
   cluster: {{name: test, engine: {}}}
   admin: {{endpoint: \"127.0.0.1:{admin}\"}}
 receivers:
-  partials: {{cluster: cluster, max_lag: 2s}}
+  partials: {{cluster: cluster, {options}}}
 exporters:
   prometheus: {{endpoint: \"127.0.0.1:{page}\", enable_open_metrics: true}}
 service:
@@ -117,6 +126,24 @@ service:
 
     fn own(&self, name: &str) -> f64 {
         self.gateway.own_metric(name, &["receiver=\"partials\""])
+    }
+
+    /// The total on its page, which is asked for while the replica is suspended. `None`: the answer is 503.
+    fn total_after_a_pause(&self, meanwhile: impl FnOnce()) -> Option<f64> {
+        self.gateway.signal(Signal::STOP);
+        meanwhile();
+        let mut stream = TcpStream::connect(("127.0.0.1", self.page)).expect("the kernel accepts");
+        let request = "GET /metrics HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n";
+        stream.write_all(request.as_bytes()).expect("it is sent");
+        self.gateway.signal(Signal::CONT);
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).expect("an answer");
+        if answer.starts_with("HTTP/1.1 503") {
+            return None;
+        }
+        let mut lines = answer.lines();
+        let total = lines.find_map(|line| line.strip_prefix("hits_total "));
+        Some(total.expect("the total").parse().expect("a number"))
     }
 
     /// The line with the start time of the total.
@@ -198,6 +225,60 @@ fn totals_are_exact_after_kills_of_each_part(mut broker: Broker) {
     }
     assert!(first.own("tidegate_partials_stored_pages_total") >= 3.0);
     for gateway in [first.gateway, second.gateway, kept.gateway, new.gateway] {
+        gateway.stop();
+    }
+}
+
+#[test]
+fn no_counter_falls_for_a_reader_that_changes_its_replica_on_nats() {
+    no_counter_falls_for_a_reader_that_changes_its_replica(Broker::Nats(NatsServer::start()));
+}
+
+#[test]
+fn no_counter_falls_for_a_reader_that_changes_its_replica_on_kafka() {
+    no_counter_falls_for_a_reader_that_changes_its_replica(Broker::Kafka(KafkaBroker::start()));
+}
+
+/// One replica is behind the other for less than `max_lag`, so it may answer. Each answer must have what the other one has
+/// shown before.
+fn no_counter_falls_for_a_reader_that_changes_its_replica(mut broker: Broker) {
+    const ROUNDS: u32 = 8;
+    let producer = Producer::start(&broker, "node-a");
+    let options = "linearizable_reads: true, max_lag: 20s";
+    let [ahead, behind] = [(); 2].map(|()| Replica::start_with(&broker, options));
+    producer.hit(1);
+    [&ahead, &behind].into_iter().for_each(|replica| replica.shows(1));
+    for total in 2..2 + ROUNDS {
+        let shown = behind.total_after_a_pause(|| {
+            producer.hit(1);
+            ahead.shows(total);
+        });
+        assert_eq!(
+            shown,
+            Some(f64::from(total)),
+            "the other replica has shown {total}"
+        );
+        let queried = behind.api.value("hits_total");
+        assert_eq!(queried, Some(f64::from(total)));
+    }
+    let reads = |result: &str| {
+        let labels = ["receiver=\"partials\"", &format!("result=\"{result}\"")];
+        behind
+            .gateway
+            .own_metric("tidegate_cluster_linearizable_reads_total", &labels)
+    };
+    assert!(reads("confirmed") >= f64::from(2 * ROUNDS));
+    assert_eq!(reads("failed"), 0.0);
+
+    // Nobody knows what the store has, so the replica does not answer, although it is not behind for `max_lag`.
+    broker.kill();
+    assert_eq!(behind.total_after_a_pause(|| ()), None);
+    wait_until(SOON, "it counts the read", || reads("failed") > 0.0);
+    broker.restart();
+    [&ahead, &behind]
+        .into_iter()
+        .for_each(|replica| replica.shows(1 + ROUNDS));
+    for gateway in [producer.gateway, ahead.gateway, behind.gateway] {
         gateway.stop();
     }
 }

@@ -93,6 +93,18 @@ fn workers_come_and_go_and_totals_stay() {
 }
 
 #[test]
+fn a_gateway_that_finds_no_cells_says_where_it_looks() {
+    let directory = TempDir::new().expect("a temporary directory");
+    let pattern = directory.path().join("cells/*");
+    let log = gateway(&pattern, free_port()).stop();
+    let line = log
+        .lines()
+        .find(|line| line.contains("no directory of cells is there yet"));
+    let line = line.unwrap_or_else(|| panic!("{log}"));
+    assert!(line.contains(&pattern.display().to_string()), "{line}");
+}
+
+#[test]
 fn without_a_directory_it_is_the_one_of_writers_that_have_none() {
     let runtime = TempDir::new().expect("a temporary directory");
     let own = runtime.path().join("tidegate/cells");

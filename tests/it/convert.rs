@@ -110,8 +110,8 @@ fn a_collector_s_file_loses_only_what_standard_error_names() {
         &[
             "otelcol.yaml:24: receivers::hostmetrics: not in tidegate: run an exporter",
             "processors::resourcedetection: not in tidegate: set the attributes",
-            "exporters::datadog: not in tidegate: it becomes `otlphttp` with `vendor: datadog`",
-            "exporters::datadog::api::site: not in tidegate: ",
+            "exporters::datadog: converted to `otlphttp/datadog` with `vendor: datadog`: set the variable DATADOG_OTLP_ENDPOINT",
+            "exporters::datadog::api::site: converted: ",
             "exporters::prometheusremotewrite::no_such_option: unknown key",
             "exporters::awss3: not in tidegate: send OTLP to a Collector",
             "connectors::spanmetrics: not in tidegate: ",
@@ -122,7 +122,7 @@ fn a_collector_s_file_loses_only_what_standard_error_names() {
     let last = converted.errors.lines().last().expect("a last line");
     assert_eq!(
         last,
-        "converted: 2 pipelines, 2 receivers, 3 processors, 3 exporters, 2 extensions; left out: 9"
+        "converted: 2 pipelines, 2 receivers, 3 processors, 3 exporters, 2 extensions; with a change: 2; left out: 7"
     );
     assert!(
         converted.errors.contains("note: commands such as `tidegate top`"),

@@ -225,8 +225,14 @@ fn denied_access_is_in_the_log_health_and_a_gauge_until_a_success() {
         assert_eq!(sink.points().len() as u64, POINTS);
         let log = gateway.stop();
         let error = log.lines().find(|line| line.contains("ERROR")).expect("an error");
-        let status = if kind == "otlp" { "Unauthenticated" } else { "401" };
-        for part in ["access denied", &sink.endpoint(), status] {
+        let (status, statuses) = match kind {
+            "otlp" => ("Unauthenticated", "[UNAUTHENTICATED, PERMISSION_DENIED]"),
+            _ => ("401", "[401, 403]"),
+        };
+        let kept = format!(
+            "this data is dropped. To keep it, set `retry_on_failure: {{retry_on_status: {statuses}}}`"
+        );
+        for part in ["access denied", &kept, &sink.endpoint(), status] {
             assert!(error.contains(part), "{error}");
         }
     }
@@ -336,6 +342,8 @@ fn denied_remote_writes_are_kept_and_probed_where_that_is_wanted() {
         [("in", 3 * POINTS), ("out", 3 * POINTS)]
     );
     let log = gateway.stop();
+    let retried = "access denied: check the credentials; the exporter will retry";
+    assert_eq!(log.matches(retried).count(), 1, "{log}");
     assert_eq!(log.matches("access denied").count(), 1, "{log}");
 }
 

@@ -287,7 +287,7 @@ service:
         [
             "extensions::health_check::endpoint: exporters::prometheus::endpoint",
             "receivers::otlp/socket::protocols::grpc::endpoint: receivers::uds::stream::path",
-            "service::telemetry::metrics: receivers::otlp::protocols::grpc::endpoint",
+            "service::telemetry::metrics::address: receivers::otlp::protocols::grpc::endpoint",
         ],
         "{said}"
     );

@@ -337,7 +337,6 @@ fn an_expectation_that_fails_shows_its_position_and_what_is_there() {
   - name: bad
     input:
       - {to: uds, events: [{name: hits, value: 6}]}
-      - {to: nosuch, events: [{name: hits, value: 6}]}
     expect:
 ";
     let first = tests.lines().count() + 1;
@@ -353,7 +352,6 @@ fn an_expectation_that_fails_shows_its_position_and_what_is_there() {
         "{output}"
     );
     assert!(output.ends_with("1 passed, 1 failed\n"), "{output}");
-    assert!(output.contains("no pipeline has a receiver `nosuch`"), "{output}");
     for ((expectation, reason), line) in WRONG.into_iter().zip(first..) {
         let position = format!("{}:{line}:", file.display());
         let (_, message) = output.split_once(&position).unwrap_or_else(|| {
@@ -369,6 +367,28 @@ fn an_expectation_that_fails_shows_its_position_and_what_is_there() {
     assert!(xml.contains("<testsuites tests=\"2\" failures=\"1\""), "{xml}");
     assert_eq!(xml.matches("<failure message=").count(), 1, "{xml}");
     assert!(xml.contains("expected 5 items dropped by `filtered`"), "{xml}");
+}
+
+#[test]
+fn an_invalid_input_is_reported_once_and_without_expectations() {
+    let tests = HEAD.to_owned()
+        + "  - name: a
+    input:
+      - {every: 1s, times: 3, points: [{name: hits, value: 1}]}
+      - {to: nosuch, every: 1s, times: 3, points: [{name: hits, value: 1}]}
+    expect:
+      - {at: 5s, query: hits, value: 1}
+";
+    let (_directory, file) = files(&tests);
+    let Finished { code, output, .. } = test(&[&file]);
+    assert_eq!(code, Some(1), "{output}");
+    for part in [
+        "`to` is missing: expected one of otlp, uds",
+        "no pipeline has a receiver `nosuch`: expected one of otlp, uds",
+    ] {
+        assert_eq!(output.matches(part).count(), 1, "{part}: {output}");
+    }
+    assert_eq!(output.matches(": error: ").count(), 2, "{output}");
 }
 
 #[test]

@@ -222,7 +222,7 @@ impl AgentRun {
                 }
             }
             StoreEvent::Connected => self.sender.reconnected(now),
-            StoreEvent::Read(..) | StoreEvent::Current(..) => {}
+            StoreEvent::Read(..) | StoreEvent::Current(..) | StoreEvent::Confirmed(..) => {}
         }
     }
 

@@ -88,6 +88,15 @@ impl Broker {
         Ok((broker, upstreams))
     }
 
+    /// The compressed bytes of all records since the start. `None`: the server compresses nothing, agents do.
+    pub(super) fn stored_bytes(&self) -> Option<u64> {
+        match self.program {
+            Program::Nats(_) => None,
+            // A file that goes in this moment has a successor.
+            Program::Kafka(_) => kafka::stored_bytes(self.data.path()).ok(),
+        }
+    }
+
     /// Starts it.
     pub(super) fn start(&mut self) -> Result<(), BenchError> {
         let command = match &self.program {

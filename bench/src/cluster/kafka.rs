@@ -11,6 +11,9 @@ use crate::BenchError;
 /// The id of its files.
 const CLUSTER_ID: &str = "MkU3OEVBNTcwNTJENDM2Qg";
 
+/// The topics of clusters begin with this.
+const TOPICS: &str = "tidegate.";
+
 /// Writes its settings and prepares its files. Each replica has a listener, which the broker announces as its proxy.
 pub(super) fn configure(
     jars: &Path,
@@ -40,6 +43,29 @@ pub(super) fn server(jars: &Path, data: &Path) -> Command {
     let mut command = java(jars, data);
     command.arg("kafka.Kafka").arg(settings(data));
     command
+}
+
+/// The bytes of all records of the cluster since the start, compressed. The cleaner leaves segments alone that are as new as a
+/// run is long.
+pub(super) fn stored_bytes(data: &Path) -> Result<u64, BenchError> {
+    let mut bytes = 0;
+    for partition in std::fs::read_dir(data.join("data"))? {
+        let partition = partition?;
+        if !partition.file_name().to_string_lossy().starts_with(TOPICS) {
+            continue;
+        }
+        for file in std::fs::read_dir(partition.path())? {
+            let file = file?;
+            if file
+                .path()
+                .extension()
+                .is_some_and(|extension| extension == "log")
+            {
+                bytes += file.metadata()?.len();
+            }
+        }
+    }
+    Ok(bytes)
 }
 
 fn settings(data: &Path) -> PathBuf {
@@ -90,6 +116,22 @@ log.cleaner.dedupe.buffer.size=4194304
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn only_the_segments_of_the_cluster_are_counted() {
+        let data = tempfile::tempdir().unwrap();
+        for (name, bytes) in [
+            ("tidegate.c-0/00.log", 5),
+            ("tidegate.c-1/00.log", 7),
+            ("tidegate.c-1/00.index", 100),
+            ("__transaction_state-0/00.log", 100),
+        ] {
+            let path = data.path().join("data").join(name);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, vec![0; bytes]).unwrap();
+        }
+        assert_eq!(stored_bytes(data.path()).unwrap(), 12);
+    }
 
     #[test]
     fn each_replica_has_a_listener_with_the_address_of_its_proxy() {

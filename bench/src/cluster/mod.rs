@@ -47,7 +47,7 @@ use self::options::{EngineChoice, Options};
 use self::producer::Producer;
 use self::prometheus::Prometheus;
 use self::proxy::Proxy;
-use self::reader::{RoundRobin, page};
+use self::reader::{RoundRobin, max_age, page};
 use self::replica::Replica;
 use self::report::{ReportHead, RunResult};
 use self::store::Store;
@@ -128,7 +128,7 @@ fn run_with(
     let mut cluster = Cluster::start(agents, binary, logs, options)?;
     let reader = RoundRobin::start(
         cluster.pages(),
-        cluster.page_timeout,
+        (cluster.page_timeout, max_age(options.engine.confirms())),
         cluster.fleet.model.clone(),
         cluster.violations.clone(),
     );
@@ -160,7 +160,9 @@ fn run_with(
         bounds.check(&read, &mut figures, &cluster.violations);
     }
     match &cluster.prometheus {
-        Some(prometheus) => figures.add_resets(&prometheus.check(&cluster.violations)?),
+        Some(prometheus) => {
+            figures.add_resets(&prometheus.check(&cluster.violations, options.engine.confirms())?)
+        }
         None if options.prometheus.is_some() => figures.add_no_prometheus(MAX_SCRAPED),
         None => {}
     }

@@ -44,6 +44,11 @@ impl EngineChoice {
             Self::Direct => "direct",
         }
     }
+
+    /// Whether the replicas confirm each page by the store. Then no page is older than another one.
+    pub(super) fn confirms(&self) -> bool {
+        *self != Self::Direct
+    }
 }
 
 #[derive(Clone, Debug, PartialEq)]

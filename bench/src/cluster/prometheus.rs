@@ -20,7 +20,7 @@ use crate::http::Scraper;
 const START: Duration = Duration::from_mins(1);
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// A ready replica may be older than another one by `max_lag`. So the interval without resets is longer.
+/// Without a confirmation, a ready replica may be older than another one by `max_lag`. So one interval is longer.
 const INTERVAL: Duration = MAX_LAG.saturating_add(Duration::from_secs(1));
 
 /// The counters that were reset are named, up to this number.
@@ -61,7 +61,7 @@ pub(super) struct Resets {
     pub(super) scrapes: f64,
     /// Resets at an interval longer than `max_lag`.
     pub(super) rested: f64,
-    /// Resets at an interval of 1 s, which is shorter than `max_lag`.
+    /// Resets at an interval of 1 s, which is shorter than `max_lag`. There is none if the store confirms each page.
     pub(super) second: f64,
 }
 
@@ -99,8 +99,9 @@ impl Prometheus {
         })
     }
 
-    /// Asks for the resets of all counters since the start. Those at an interval longer than `max_lag` are violations.
-    pub(super) fn check(&self, violations: &Violations) -> Result<Resets, BenchError> {
+    /// Asks for the resets of all counters since the start. Those at an interval longer than `max_lag` are violations, and with
+    /// `confirms` all of them.
+    pub(super) fn check(&self, violations: &Violations, confirms: bool) -> Result<Resets, BenchError> {
         let range = format!("[{}s]", self.begun.elapsed().as_secs() + 1);
         let resets = |job: &str| format!("resets({{{COUNTERS},job=\"{job}\"}}{range})");
         let sum = |of: String| self.number(&format!("sum({of})"));
@@ -113,13 +114,19 @@ impl Prometheus {
         if result.counters == 0.0 {
             violations.add("Prometheus has not seen a counter".to_owned());
         }
-        if result.rested > 0.0 {
-            let reset = self.ask(&format!("topk({NAMED}, {} > 0)", resets("rested")))?;
+        let wrong = [
+            ("rested", result.rested, true),
+            ("second", result.second, confirms),
+        ];
+        for (job, found, _) in wrong
+            .into_iter()
+            .filter(|(_, found, is_wrong)| *is_wrong && *found > 0.0)
+        {
+            let reset = self.ask(&format!("topk({NAMED}, {} > 0)", resets(job)))?;
             let names = reset.iter().map(|sample| sample["metric"]["metric"].to_string());
             let names = names.collect::<Vec<_>>().join(", ");
             violations.add(format!(
-                "Prometheus sees {} resets of counters, for example of {names}",
-                result.rested
+                "Prometheus sees {found} resets of counters in the job `{job}`, for example of {names}"
             ));
         }
         Ok(result)

@@ -22,6 +22,15 @@ const INTERVAL: Duration = Duration::from_secs(1);
 /// A replica on a busy machine notices its lag this late, and an answer takes time.
 const TOLERANCE: Duration = Duration::from_secs(1);
 
+/// A page may be older than another one that was read this long before, unless the replicas confirm their pages by the store.
+pub(super) fn max_age(confirms: bool) -> Duration {
+    if confirms {
+        Duration::ZERO
+    } else {
+        MAX_LAG + TOLERANCE
+    }
+}
+
 /// The parts of the window of a composite.
 const SUB_WINDOW: Duration = Duration::from_secs(1);
 
@@ -62,10 +71,10 @@ pub(super) struct RoundRobin {
 }
 
 impl RoundRobin {
-    /// Begins to ask the ports of the pages.
+    /// Begins to ask the ports of the pages. `max_age`: a page may be older than another one that was read this long before.
     pub(super) fn start(
         ports: Vec<u16>,
-        timeout: Duration,
+        (timeout, max_age): (Duration, Duration),
         model: Arc<Mutex<Model>>,
         violations: Violations,
     ) -> Self {
@@ -76,7 +85,7 @@ impl RoundRobin {
             model,
             violations,
             is_quiet: is_quiet.clone(),
-            checker: PageChecker::new(MAX_LAG + TOLERANCE),
+            checker: PageChecker::new(max_age),
             begun: Instant::now(),
             last: Instant::now(),
             result: ReadResult::default(),

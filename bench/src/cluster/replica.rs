@@ -48,6 +48,7 @@ receivers:
   partials:
     cluster: cluster
     max_lag: LAG
+    linearizable_reads: CONFIRMS
     max_producers: 30000
     composites: [{name: probe_clock, metric: probe_times, function: max, window: 10s}]
 exporters:
@@ -87,6 +88,7 @@ impl Replica {
             ("CLUSTER", CLUSTER.to_owned()),
             ("ENGINE", store.of_replica(number)),
             ("LAG", format!("{}s", MAX_LAG.as_secs())),
+            ("CONFIRMS", store.confirms().to_string()),
             ("ADMIN", admin.to_string()),
             ("PAGE", page.to_string()),
             ("OWN", own.to_string()),

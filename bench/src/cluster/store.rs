@@ -63,6 +63,11 @@ impl Store {
         })
     }
 
+    /// Whether the replicas confirm each page by the store.
+    pub(super) fn confirms(&self) -> bool {
+        !matches!(self, Self::Direct(_))
+    }
+
     /// The option `engine` of a producer.
     pub(super) fn of_producer(&self) -> String {
         match self {

@@ -2,7 +2,7 @@
 
 //! An engine connects the state machines of a process to a store.
 
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 
 use crate::{ClusterStore, StoreEvent};
 
@@ -45,6 +45,34 @@ pub struct RefusedMessages {
     pub invalid: u64,
 }
 
+/// Questions for the newest messages of the store, which the reads of an engine answer. A later question contains the
+/// earlier ones.
+#[derive(Debug)]
+pub struct StoreQuestions(watch::Sender<u64>);
+
+impl StoreQuestions {
+    /// Asks. The number is that of the question.
+    pub fn ask(&self) -> u64 {
+        let mut number = 0;
+        self.0.send_modify(|asked| {
+            *asked += 1;
+            number = *asked;
+        });
+        number
+    }
+
+    /// Changes to the number of the newest question.
+    pub fn asked(&self) -> watch::Receiver<u64> {
+        self.0.subscribe()
+    }
+}
+
+impl Default for StoreQuestions {
+    fn default() -> Self {
+        Self(watch::Sender::new(0))
+    }
+}
+
 /// An engine of a process. It has one connection for all sessions.
 pub trait ClusterEngine: Send + Sync {
     /// Opens a session. It works from the start: calls wait for the first connection, or fail with
@@ -53,4 +81,9 @@ pub trait ClusterEngine: Send + Sync {
 
     /// The status.
     fn status(&self) -> EngineStatus;
+
+    /// The questions that its reads answer with [`StoreEvent::Confirmed`]. `None`: no single store knows all messages.
+    fn questions(&self) -> Option<&StoreQuestions> {
+        None
+    }
 }

@@ -27,7 +27,7 @@ mod store;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
 
-pub use engine::{ClusterEngine, EngineStatus, RefusedMessages, StoreSession};
+pub use engine::{ClusterEngine, EngineStatus, RefusedMessages, StoreQuestions, StoreSession};
 pub use leader::{ClusterLeader, DeltaClaim, DeltaStats, LeaderConfig, LeaderStats};
 pub use message_store::{MessageStore, MessageStoreLimits};
 pub use name::{MAX_NAME_BYTES, NameError, ProducerName, RunName, Subject};

@@ -132,6 +132,9 @@ pub enum StoreEvent {
     /// The time for which the read was behind at most: it may have missed a message that was replaced twice in this time. Zero:
     /// it has missed none of those that came while it read, for example because it reads a log.
     Current(CallId, Duration),
+    /// A read has given all that the store had when this question of [`StoreQuestions`](crate::StoreQuestions) was asked. The
+    /// time is that of [`Self::Current`].
+    Confirmed(CallId, Duration, u64),
     /// The connection to the store is new. The store may have lost messages. It comes before each answer that the new
     /// connection gives: a sender must not count such an answer as one of the earlier connection.
     Connected,

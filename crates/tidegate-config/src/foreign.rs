@@ -35,7 +35,8 @@ const KNOWN: &[ForeignComponent] = &[
     (
         WORK,
         &["resourcedetection"],
-        "set the attributes where the data is made (`OTEL_RESOURCE_ATTRIBUTES`), or by `resource` with `${env:NAME}`",
+        "set the attributes where the data is made (`OTEL_RESOURCE_ATTRIBUTES`), or by `resource`: \
+         `{attributes: [{key: host.name, value: \"${env:NODE_NAME}\", action: upsert}]}`",
     ),
     (
         WORK,

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rand::Rng;
-use tidegate_cluster::{ClusterEngine, EngineStatus, StoreSession};
+use tidegate_cluster::{ClusterEngine, EngineStatus, StoreQuestions, StoreSession};
 use tokio::runtime::Handle;
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
@@ -73,6 +73,10 @@ impl ClusterEngine for KafkaEngine {
 
     fn status(&self) -> EngineStatus {
         self.shared.status.lock().clone()
+    }
+
+    fn questions(&self) -> Option<&StoreQuestions> {
+        Some(&self.shared.questions)
     }
 }
 

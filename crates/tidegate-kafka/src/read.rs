@@ -20,6 +20,9 @@ use crate::shared::{EngineState, Link};
 /// How long one poll waits.
 const POLL: Duration = Duration::from_millis(500);
 
+/// The same when somebody has asked for the ends of the log before: the next question must not wait long for its answer.
+const QUESTION_POLL: Duration = Duration::from_millis(50);
+
 /// The same before the ends of the log are read. The end of a transaction has no record, so a poll does not end with it.
 const FIRST_POLL: Duration = Duration::from_millis(20);
 
@@ -41,15 +44,18 @@ const PAUSE: Duration = Duration::from_millis(200);
 struct ReadGoal {
     ends: HashMap<i32, i64>,
     asked: Instant,
+    /// The last question that was asked before; 0: none.
+    question: u64,
     is_reached: bool,
 }
 
 impl ReadGoal {
-    async fn ask(client: &Client, partitions: &[i32]) -> Result<Self, ClientError> {
+    async fn ask(client: &Client, partitions: &[i32], question: u64) -> Result<Self, ClientError> {
         let asked = Instant::now();
         Ok(Self {
             ends: client.ends(partitions).await?,
             asked,
+            question,
             is_reached: false,
         })
     }
@@ -106,12 +112,19 @@ impl ReadTask {
         let partitions = self.shared.layout.scope(self.scope);
         let failed = |error| self.shared.failed(error);
         let mut reader = client.reader(&partitions).await.map_err(failed)?;
-        let mut goal = ReadGoal::ask(client, &partitions).await.map_err(failed)?;
+        let questions = self.shared.questions.asked();
+        let newest_question = || *questions.borrow();
+        let goal = ReadGoal::ask(client, &partitions, newest_question()).await;
+        let mut goal = goal.map_err(failed)?;
         let mut worked = Instant::now();
         // Until the first goal is reached.
         let mut newest = Some(NewestMessages::default());
         loop {
-            let wait = if goal.is_reached { POLL } else { FIRST_POLL };
+            let wait = match goal.is_reached {
+                true if newest_question() > 0 => QUESTION_POLL,
+                true => POLL,
+                false => FIRST_POLL,
+            };
             match self
                 .turn(&mut reader, wait, wanted.as_ref(), newest.as_mut())
                 .await
@@ -138,13 +151,18 @@ impl ReadTask {
                 if goal.is_current(Instant::now()) {
                     self.send(StoreEvent::Current(self.id, Duration::ZERO)).await;
                 }
+                if goal.question > 0 {
+                    let confirmed = StoreEvent::Confirmed(self.id, Duration::ZERO, goal.question);
+                    self.send(confirmed).await;
+                }
             }
-            if goal.asked.elapsed() < REPORT_INTERVAL {
+            let is_asked = goal.is_reached && newest_question() > goal.question;
+            if !is_asked && goal.asked.elapsed() < REPORT_INTERVAL {
                 worked = Instant::now();
                 continue;
             }
             // A broker that does not answer is not current: the reader must not believe that it knows everything.
-            match ReadGoal::ask(client, &partitions).await {
+            match ReadGoal::ask(client, &partitions, newest_question()).await {
                 Ok(next) => (goal, worked) = (next, Instant::now()),
                 Err(error) if worked.elapsed() >= PATIENCE => return Err(failed(error)),
                 Err(error) => tracing::debug!(%error, "Kafka does not give the ends of the topic"),
@@ -244,6 +262,7 @@ mod tests {
         let goal = ReadGoal {
             ends: HashMap::new(),
             asked,
+            question: 0,
             is_reached: false,
         };
         assert!(goal.is_current(asked + Duration::from_millis(1400)));

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use tidegate_cluster::{EngineStatus, StoreError};
+use tidegate_cluster::{EngineStatus, StoreError, StoreQuestions};
 use tidegate_runtime::Every;
 use tokio::sync::{mpsc, watch};
 
@@ -27,6 +27,7 @@ pub(crate) struct EngineState {
     pub(crate) config: KafkaConfig,
     pub(crate) layout: TopicLayout,
     pub(crate) status: Mutex<EngineStatus>,
+    pub(crate) questions: StoreQuestions,
     pub(crate) index: Mutex<PageIndex>,
     /// The tasks that write records: claims with leases, and retained totals.
     pub(crate) claims: mpsc::Sender<RecordRequest>,
@@ -45,6 +46,7 @@ impl EngineState {
     ) -> Self {
         Self {
             status: Mutex::default(),
+            questions: StoreQuestions::default(),
             index: Mutex::new(PageIndex::new(config.max_index_bytes.as_usize())),
             config,
             layout,

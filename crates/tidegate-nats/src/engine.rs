@@ -5,7 +5,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tidegate_cluster::{ClusterEngine, EngineStatus, StoreSession};
+use tidegate_cluster::{ClusterEngine, EngineStatus, StoreQuestions, StoreSession};
 use tokio::runtime::Handle;
 use tokio::sync::watch;
 use tokio::task::AbortHandle;
@@ -57,6 +57,10 @@ impl ClusterEngine for NatsEngine {
 
     fn status(&self) -> EngineStatus {
         self.shared.status()
+    }
+
+    fn questions(&self) -> Option<&StoreQuestions> {
+        Some(&self.shared.questions)
     }
 }
 

@@ -3,6 +3,7 @@
 //! Reads: a consumer begins with the last message of each subject. The engine asks for a batch at a time, so a slow state
 //! machine slows its own reads only.
 
+mod confirmation;
 mod goals;
 mod repair;
 mod subjects;
@@ -20,6 +21,7 @@ use tidegate_cluster::{CallId, ReadScope, StoreError, StoreEvent, StoreReply};
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep_until};
 
+use self::confirmation::Confirmation;
 use self::goals::{GoalProgress, MAX_ANSWER_AGE, ReadGoals};
 use self::subjects::SubjectCheck;
 use crate::codec::NatsMessage;
@@ -120,12 +122,15 @@ struct BatchReader<'a> {
     batch: usize,
     /// The messages that the consumer has given. It counts them too.
     given: u64,
+    /// The sequence of the last of them in the stream.
+    last: u64,
     goals: ReadGoals,
     /// When it began. Each message that it gives was the newest one of its subject then, or is newer.
     begun: Instant,
     subjects: SubjectCheck,
     /// The list of subjects that was asked for.
     listing: Option<BoxFuture<'a, Result<Vec<String>, String>>>,
+    confirmation: Confirmation<'a>,
 }
 
 impl<'a> BatchReader<'a> {
@@ -147,10 +152,12 @@ impl<'a> BatchReader<'a> {
             consumer,
             batch: batch.clamp(1, MAX_BATCH),
             given: 0,
+            last: 0,
             goals: ReadGoals::new(consumer.cached_info().num_pending, begun),
             begun,
             subjects: SubjectCheck::default(),
             listing: None,
+            confirmation: Confirmation::new(&link.stream, shared.questions.asked()),
         }
     }
 
@@ -177,6 +184,7 @@ impl<'a> BatchReader<'a> {
         let mut messages = batch.messages().await.map_err(|error| describe(&error))?;
         let (mut waiting, mut received) = (VecDeque::new(), 0);
         let (mut is_open, events) = (true, self.events);
+        let follows = self.scope == ReadScope::Everything;
         while is_open || !waiting.is_empty() {
             tokio::select! {
                 next = messages.next(), if is_open => match next {
@@ -199,7 +207,9 @@ impl<'a> BatchReader<'a> {
                     if self.is_over() {
                         return Ok(());
                     }
+                    self.confirm().await?;
                 }
+                () = self.confirmation.next(), if follows => self.confirm().await?,
                 Some(list) = OptionFuture::from(self.listing.as_mut()) => {
                     self.listing = None;
                     self.subjects.list(list?, self.begun);
@@ -207,6 +217,7 @@ impl<'a> BatchReader<'a> {
                     if self.is_over() {
                         return Ok(());
                     }
+                    self.confirm().await?;
                 }
             }
         }
@@ -239,7 +250,7 @@ impl<'a> BatchReader<'a> {
         if info.consumer_sequence != self.given + 1 {
             return Err("the server omitted messages of a read".to_owned());
         }
-        self.given = info.consumer_sequence;
+        (self.given, self.last) = (info.consumer_sequence, info.stream_sequence);
         self.goals.offer(self.given + info.pending, asked);
         self.subjects.give(&message.subject);
         let stored = self.shared.receive(NatsMessage {
@@ -250,6 +261,19 @@ impl<'a> BatchReader<'a> {
             time: info.published,
         });
         Ok(StoreEvent::Read(self.id, stored))
+    }
+
+    /// Answers a question, if all messages until then are given.
+    async fn confirm(&mut self) -> Result<(), String> {
+        if self.scope != ReadScope::Everything || !self.subjects.is_complete() {
+            return Ok(());
+        }
+        let Some((question, delay)) = self.confirmation.reach(self.last) else {
+            return Ok(());
+        };
+        let confirmed = StoreEvent::Confirmed(self.id, delay, question);
+        let sent = self.events.send(confirmed).await;
+        sent.map_err(|_| SESSION_END.to_owned())
     }
 
     /// Says that the read is current. While the state machine is slow, it does without.

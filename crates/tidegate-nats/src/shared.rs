@@ -6,7 +6,7 @@ use std::fmt::Display;
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use tidegate_cluster::{EngineStatus, PageLimits, StoredMessage};
+use tidegate_cluster::{EngineStatus, PageLimits, StoreQuestions, StoredMessage};
 use tidegate_runtime::Every;
 
 use crate::NatsConfig;
@@ -62,6 +62,7 @@ pub(crate) struct NatsShared {
     pub(crate) cluster: String,
     pub(crate) clock: StoreClock,
     pub(crate) reads: FailedReads,
+    pub(crate) questions: StoreQuestions,
     status: Mutex<EngineStatus>,
     /// The first permission that the user lacks in the present connection.
     denied: Mutex<Option<String>>,
@@ -76,6 +77,7 @@ impl NatsShared {
             cluster: cluster.to_owned(),
             clock: StoreClock::new(),
             reads: FailedReads::default(),
+            questions: StoreQuestions::default(),
             status: Mutex::default(),
             denied: Mutex::default(),
             failures: Every::new(LOG_INTERVAL),

@@ -6,6 +6,7 @@
 mod events;
 mod print;
 
+use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -25,8 +26,8 @@ use super::Failure;
 use crate::component::Held;
 use crate::config::read_file;
 use crate::net::client::{Connector, UseTls, http_client};
-use crate::net::read_answer;
 use crate::net::tls::{ALPN_HTTP, TlsClientConfig};
+use crate::net::{BodyError, read_answer};
 
 /// A longer answer is not read.
 const MAX_ANSWER: usize = 256 << 20;
@@ -113,7 +114,7 @@ impl GatewayArgs {
 pub(super) struct Client {
     http: Http<Connector, Empty<Bytes>>,
     base: String,
-    /// The base without a password, for messages.
+    /// The base without a password, or the socket, for messages.
     shown: String,
     /// The endpoint as `HOST:PORT`, an https URL or a socket, for messages.
     endpoint: String,
@@ -144,7 +145,10 @@ impl Client {
         };
         Ok(Self {
             http: http_client().build(connector),
-            shown: without_password(&base),
+            shown: match socket {
+                Some(_) => place.endpoint.clone(),
+                None => without_password(&base),
+            },
             endpoint: short(&place.shown_endpoint()),
             base,
             headers,
@@ -162,9 +166,7 @@ impl Client {
             .extend_pairs(form)
             .finish();
         let text = format!("{}{path}?{query}", self.base);
-        let uri: Uri = text
-            .parse()
-            .map_err(|error| Failure::Message(format!("{}: {error}", self.shown)))?;
+        let uri = text.parse::<Uri>().map_err(|error| self.failure(error))?;
         let mut request = Request::get(uri);
         for (name, value) in &self.headers {
             request = request.header(name, value);
@@ -174,8 +176,8 @@ impl Client {
             .map_err(|error| Failure::Message(format!("--header, or the token: {error}")))?;
         let answer = tokio::time::timeout(PATIENCE, self.http.request(request)).await;
         let answer = answer
-            .map_err(|_| Failure::Message(format!("{}: no answer", self.shown)))?
-            .map_err(|error| unreachable_at(&self.shown, &error))?;
+            .map_err(|_| self.failure("no answer"))?
+            .map_err(|error| self.failure(unreachable_because(&error)))?;
         if answer.status().is_success() {
             return Ok(answer.into_body());
         }
@@ -191,17 +193,22 @@ impl Client {
             None => String::new(),
         };
         let said = if said.is_empty() {
-            format!("{}: {status}", self.shown)
+            status.to_string()
         } else {
             // Errors have labels of series, and anybody may answer at a wrong endpoint.
             printable_lines(&said)
         };
-        Err(Failure::Message(match status {
+        Err(self.failure(match status {
             StatusCode::UNAUTHORIZED => format!("{said} ({status}; {TOKEN_HINT})"),
             // No token would help: the gateway does not allow it to anyone, or not under this name.
             StatusCode::FORBIDDEN => format!("{said} ({status})"),
             _ => said,
         }))
+    }
+
+    /// A failure that names the gateway, because users may have asked another one than they meant.
+    pub(super) fn failure(&self, why: impl fmt::Display) -> Failure {
+        Failure::Message(format!("{}: {why}", self.shown))
     }
 
     /// The failure of a request that another server answers.
@@ -212,15 +219,20 @@ impl Client {
         ))
     }
 
+    async fn read(&self, path: &str, form: &[(&str, &str)]) -> Result<Bytes, Failure> {
+        let body = read(self.open(path, form).await?).await;
+        body.map_err(|error| self.failure(format_args!("the answer can't be read: {error}")))
+    }
+
     /// A page of JSON of the API.
     pub(super) async fn get(&self, path: &str, form: &[(&str, &str)]) -> Result<Value, Failure> {
-        let body = read(self.open(path, form).await?).await?;
+        let body = self.read(path, form).await?;
         serde_json::from_slice(&body).map_err(|_| self.no_admin())
     }
 
     /// A page of text.
     pub(super) async fn text(&self, path: &str) -> Result<String, Failure> {
-        let body = read(self.open(path, &[]).await?).await?;
+        let body = self.read(path, &[]).await?;
         Ok(String::from_utf8_lossy(&body).into_owned())
     }
 
@@ -311,20 +323,17 @@ fn is_of_others(status: StatusCode) -> bool {
     .contains(&status)
 }
 
-fn unreachable_at(base: &str, error: &dyn std::error::Error) -> Failure {
+fn unreachable_because(error: &dyn std::error::Error) -> String {
     let causes = std::iter::successors(error.source(), |cause| cause.source());
     let why = causes
         .last()
         .map_or_else(|| error.to_string(), ToString::to_string);
-    Failure::Message(format!(
-        "{base}: {why} (is the gateway running, with the `admin` extension at this endpoint?)"
-    ))
+    format!("{why} (is the gateway running, with the `admin` extension at this endpoint?)")
 }
 
-async fn read(body: Incoming) -> Result<Bytes, Failure> {
+async fn read(body: Incoming) -> Result<Bytes, BodyError> {
     let mut held = Held::ours(Arc::default());
-    let read = read_answer(body, MAX_ANSWER, &mut held).await;
-    read.map_err(|error| Failure::Message(format!("the answer can't be read: {error}")))
+    read_answer(body, MAX_ANSWER, &mut held).await
 }
 
 /// The message of an error page.

@@ -93,6 +93,8 @@ async fn run_held(file: &LoadedTests, case: &TestCase, notes: &mut BTreeSet<Stri
         exported: Exported::for_all(case.expect.iter().map(|one| &one.value)),
         directory: directory.0.clone(),
         problems: file.problems.clone(),
+        reported: BTreeSet::new(),
+        has_invalid_input: false,
     };
     let gateway = run.start().await?;
     notes.extend(gateway.notes.iter().cloned());
@@ -116,6 +118,10 @@ struct CaseRun<'a> {
     exported: Exported,
     directory: PathBuf,
     problems: Problems,
+    /// The paths of the inputs with a problem.
+    reported: BTreeSet<String>,
+    /// Whether data of an input could not be sent. Then an expectation that fails says nothing.
+    has_invalid_input: bool,
 }
 
 impl CaseRun<'_> {
@@ -196,7 +202,7 @@ impl CaseRun<'_> {
             });
             match data {
                 Ok(data) => self.send(&gateway, input, data).await,
-                Err(why) => input.at(&mut self.problems).error(why),
+                Err(why) => self.refuse(input, why),
             }
         }
         drain().await;
@@ -208,25 +214,38 @@ impl CaseRun<'_> {
         let TestData { receiver, batch } = data;
         let signal = batch.signal();
         let Some(entry) = gateway.stand_ins.entry(&receiver, signal) else {
-            let message = format!("no pipeline of {signal} has a receiver `{receiver}`");
-            input.at(&mut self.problems).error(message);
+            self.refuse(
+                input,
+                format!("no pipeline of {signal} has a receiver `{receiver}`"),
+            );
             return;
         };
         match complete(entry.send(batch)).await {
             Some(Ok(_)) => {}
-            Some(Err(refused)) => {
-                let message = format!("the pipelines refuse the data: {refused}");
-                input.at(&mut self.problems).error(message);
-            }
-            None => input
-                .at(&mut self.problems)
-                .error("the pipelines did not answer in time"),
+            Some(Err(refused)) => self.report(input, format!("the pipelines refuse the data: {refused}")),
+            None => self.report(input, "the pipelines did not answer in time".to_owned()),
+        }
+    }
+
+    /// Reports an input whose data can't be sent.
+    fn refuse(&mut self, input: &Located<TestInput>, why: String) {
+        self.has_invalid_input = true;
+        self.report(input, why);
+    }
+
+    /// Reports the first problem of an input. Its repetitions have the same one.
+    fn report(&mut self, input: &Located<TestInput>, why: String) {
+        if self.reported.insert(input.path().to_owned()) {
+            input.at(&mut self.problems).error(why);
         }
     }
 
     async fn expect(&mut self, gateway: &TestGateway, expected: &Located<Expectation>) {
         drain().await;
         self.exported.take(gateway.stand_ins.take_exported());
+        if self.has_invalid_input {
+            return;
+        }
         if let Err(why) = check(&expected.value, gateway, &self.exported).await {
             expected.at(&mut self.problems).error(why);
         }

@@ -20,6 +20,11 @@ impl<T> Located<T> {
     pub(super) fn at<'a>(&self, cx: &'a mut Problems) -> At<'a> {
         cx.at_span(Some(self.span), self.path.clone())
     }
+
+    /// The path in the file, which no other value has.
+    pub(super) fn path(&self) -> &str {
+        &self.path
+    }
 }
 
 impl<T: Decode> Decode for Located<T> {

@@ -104,7 +104,7 @@ async fn show(args: &TopArgs, client: Client) -> Result<(), Failure> {
 async fn read(client: &Client, every: Duration) -> TopAnswer {
     match timeout(every.max(PATIENCE), client.data(PATH, &[])).await {
         Ok(page) => Ok(GraphSnapshot::read(&page?)),
-        Err(_) => Err(Failure::Message("no answer".to_owned())),
+        Err(_) => Err(client.failure("no answer")),
     }
 }
 

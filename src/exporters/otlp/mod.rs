@@ -248,6 +248,10 @@ impl Attempt for OtlpClient {
         self.shown.clone()
     }
 
+    fn denying_statuses(&self) -> &'static str {
+        "[UNAUTHENTICATED, PERMISSION_DENIED]"
+    }
+
     async fn send(&self, export: ExportRequest) -> Outcome {
         let Ready {
             request,

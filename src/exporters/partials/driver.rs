@@ -130,7 +130,7 @@ impl PageDriver {
         match event {
             StoreEvent::Done(id, result) => state.sender.answer(id, result, now),
             StoreEvent::Connected => state.sender.reconnected(now),
-            StoreEvent::Read(..) | StoreEvent::Current(..) => return,
+            StoreEvent::Read(..) | StoreEvent::Current(..) | StoreEvent::Confirmed(..) => return,
         }
         // The next round is up to an interval away. The status would show no run until then.
         if state.sender.run() != run {

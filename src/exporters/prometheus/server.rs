@@ -102,10 +102,10 @@ impl Scrapes {
             return pages::busy("the reload that began this page has failed: see the log of the gateway");
         }
         let health = &self.shared.health;
-        let shown_until = health.shown_until();
-        if let Some(why) = health.unready() {
+        if let Some(why) = health.refusal().await {
             return pages::busy(&why);
         }
+        let shown_until = health.shown_until();
         let agreed = Agreed::on(&joined(headers, ACCEPT), self.with_openmetrics);
         let coding = accept::coding(&joined(headers, ACCEPT_ENCODING), &CODINGS);
         let unrendered = || failed("the scrape could not be rendered\n");

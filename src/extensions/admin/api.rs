@@ -186,7 +186,7 @@ impl Api {
             "/-/healthy" => pages::text(StatusCode::OK, "text/plain", "tidegate is healthy.\n".to_owned()),
             "/-/ready" => self.ready(),
             path if path.starts_with(COMPOSITES) => {
-                if let Some(why) = self.shared.health.unready() {
+                if let Some(why) = self.shared.health.refusal().await {
                     return pages::busy(&why);
                 }
                 let page = composites::page(&request, &self.shared, &self.queues, &self.stopping).await;
@@ -217,8 +217,9 @@ impl Api {
         let Some(route) = Route::at(&request.path) else {
             return nothing();
         };
-        let unready = self.shared.health.unready().filter(|_| route.reads_data());
-        if let Some(why) = unready {
+        if route.reads_data()
+            && let Some(why) = self.shared.health.refusal().await
+        {
             return pages::busy(&why);
         }
         let deadline = request.came + self.time_for(&request);

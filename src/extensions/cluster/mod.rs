@@ -66,11 +66,15 @@ struct ClusterExtension {
 
 impl ClusterExtension {
     fn new(config: Arc<ClusterConfig>, base: Context) -> Self {
-        let cluster = Arc::new(Cluster::new(&config.name, config.partitions));
+        let cluster = Cluster::new(&config.name, config.partitions);
+        let cluster = match config.engine.direct {
+            Some(_) => cluster.without_store(),
+            None => cluster,
+        };
         Self {
             config,
             base,
-            cluster,
+            cluster: Arc::new(cluster),
             election: Mutex::default(),
         }
     }

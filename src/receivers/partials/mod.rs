@@ -8,6 +8,7 @@
 
 mod claims;
 mod config;
+mod confirm;
 mod driver;
 mod nodes;
 mod push;
@@ -24,6 +25,7 @@ use tidegate_engine::{Composite, Rule, Table};
 use tokio::task::JoinHandle;
 
 use self::config::PartialsReceiverConfig;
+use self::confirm::StoreReads;
 use self::driver::ReplicaDriver;
 use self::nodes::NodeFollower;
 use self::push::Pusher;
@@ -43,6 +45,11 @@ const ERRORS: &[ErrorDoc] = &[
         "Wait until it has read the store. If this state lasts, check the connection to the store.",
     )
     .logged_as("the replica is not ready: readers of metrics get 503 until it has read the store"),
+    ErrorDoc::answered(
+        "With `linearizable_reads`: the store did not say within `max_lag` what it has, or the replica had not read it then.",
+        "503 with `the store does not confirm the values`",
+        "Check the connection to the store. `tidegate_cluster_linearizable_reads_total` counts such readers.",
+    ),
     ErrorDoc::logged(
         "The nodes of Kubernetes that should report can't be listed.",
         "the nodes that should report are not known",
@@ -97,6 +104,11 @@ impl Partials {
         });
         let composites = composites.collect::<Result<_, ComponentError>>()?;
         let cluster = base.cluster("cluster", &config.cluster)?;
+        if config.linearizable_reads && !cluster.has_store() {
+            return Err(base.error(
+                "linearizable_reads: the engine `direct` has no store to ask. Use `nats` or `kafka`, or omit the option",
+            ));
+        }
         cluster.note_merged(&table, config.max_lag);
         Ok(Self {
             composites,
@@ -141,6 +153,18 @@ impl Lifecycle for Partials {
         });
         if let Some(nodes) = &nodes {
             replica.expect_nodes(nodes.nodes());
+        }
+        if self.config.linearizable_reads {
+            let reads = StoreReads {
+                receiver: self.base.id.to_string(),
+                engine: engine.clone(),
+                shown: replica.confirmed(),
+                patience: self.config.max_lag,
+            };
+            self.base
+                .shared
+                .health
+                .confirm_by(&self.base.path, Some(Arc::new(reads)));
         }
         let replica = Arc::new(Mutex::new(replica));
         self.table
@@ -187,6 +211,7 @@ impl Lifecycle for Partials {
         self.cluster.warn(&self.base.path, None);
         self.base.shared.health.trouble(&self.base.path, None);
         nodes::clear(&self.base, &self.cluster);
+        self.base.shared.health.confirm_by(&self.base.path, None);
         self.hold(None);
     }
 }

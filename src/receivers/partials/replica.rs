@@ -70,6 +70,8 @@ pub(super) struct Replica {
     reported: Option<ReplicaState>,
     /// When the series were last shown, how long that took, and the messages that they contain.
     last_show: (UnixNanos, Duration, u64),
+    /// The last question to the store whose answer is shown.
+    confirmed: watch::Sender<u64>,
     /// The time of the store that the shown series have: everything until then is in them.
     shown_as_of: UnixNanos,
 }
@@ -111,6 +113,7 @@ impl Replica {
             last_sweep: 0,
             reported: None,
             last_show: (0, Duration::ZERO, 0),
+            confirmed: watch::Sender::new(0),
             shown_as_of: 0,
         })
     }
@@ -135,12 +138,15 @@ impl Replica {
     pub(super) fn step(&mut self, input: ReplicaInput) -> ReplicaCalls {
         let now = unix_now();
         match input {
-            ReplicaInput::Read(events, not_before) => events.into_iter().for_each(|event| {
-                // Where a slow replica lets it wait, it says nothing of the present.
-                let is_current = matches!(event, StoreEvent::Current(..));
-                self.reader
-                    .event(event, if is_current { not_before.min(now) } else { now });
-            }),
+            ReplicaInput::Read(events, not_before) => {
+                events.into_iter().for_each(|event| {
+                    // Where a slow replica lets it wait, it says nothing of the present.
+                    let is_current = matches!(event, StoreEvent::Current(..));
+                    self.reader
+                        .event(event, if is_current { not_before.min(now) } else { now });
+                });
+                self.show_confirmed(now);
+            }
             ReplicaInput::Lead(events) => events
                 .into_iter()
                 .for_each(|event| self.leader.event(event, &mut self.reader, now)),
@@ -176,6 +182,7 @@ impl Replica {
         if is_ready && self.is_show_due(now) {
             self.show(now);
         }
+        self.show_confirmed(now);
         // Without new messages, the shown series are those of now.
         if is_ready && self.last_show.2 == self.messages() {
             self.shown_as_of = now.saturating_sub(status.lag_ns.unwrap_or_default());
@@ -239,12 +246,32 @@ impl Replica {
         }
     }
 
+    /// Shows the values that readers wait for, and lets them continue.
+    fn show_confirmed(&mut self, now: UnixNanos) {
+        let confirmed = self.reader.confirmed();
+        if confirmed == *self.confirmed.borrow() || !self.reader.is_ready(now) {
+            return;
+        }
+        if self.last_show.2 != self.messages() {
+            if !self.is_rested(now) {
+                return;
+            }
+            self.show(now);
+        }
+        self.confirmed.send_replace(confirmed);
+    }
+
     /// Whether there are new messages, or the shown values need a confirmation.
     fn is_show_due(&self, now: UnixNanos) -> bool {
-        let (at, took, messages) = self.last_show;
-        let since = Duration::from_nanos(now.saturating_sub(at));
-        let is_rested = since >= rest_after(took, self.max_lag);
-        is_rested && (since >= SWEEP || messages != self.messages())
+        let (at, _, messages) = self.last_show;
+        let is_old = now.saturating_sub(at) >= nanos(SWEEP);
+        self.is_rested(now) && (is_old || messages != self.messages())
+    }
+
+    /// Whether the last show was long ago, compared with the time that it took.
+    fn is_rested(&self, now: UnixNanos) -> bool {
+        let (at, took, _) = self.last_show;
+        now.saturating_sub(at) >= nanos(rest_after(took, self.max_lag))
     }
 
     fn messages(&self) -> u64 {
@@ -261,6 +288,11 @@ impl Replica {
             }
         }
         self.last_show = (now, begun.elapsed(), messages);
+    }
+
+    /// Changes to the last question to the store whose answer is shown.
+    pub(super) fn confirmed(&self) -> watch::Receiver<u64> {
+        self.confirmed.subscribe()
     }
 
     /// The claims of deltas.

@@ -7,10 +7,11 @@ mod nodes;
 use std::time::Duration;
 
 use tidegate_cluster::local::LocalEngine;
-use tidegate_cluster::{ReplicaState, ReplicaStatus};
+use tidegate_cluster::{ClusterEngine, ReplicaState, ReplicaStatus};
 
 use super::replica::{rest_after, unready};
 use super::*;
+use crate::component::services::Services;
 use crate::component::testing::{Sink, add_cluster, options, settings};
 
 #[test]
@@ -71,6 +72,56 @@ async fn a_replica_is_held_until_it_has_read_the_store() {
     receiver.stop(Instant::now()).await;
     assert!(shared.health.unready().is_none() && !cluster.is_leading());
     assert!(cluster.warnings().is_empty());
+}
+
+#[tokio::test]
+async fn readers_wait_until_the_store_confirms_the_values() {
+    let sink = Sink::new();
+    let cx = sink.receiver_context("partials");
+    let shared = cx.base.shared.clone();
+    let cluster = add_cluster(&shared);
+    let engine = Arc::new(LocalEngine::new());
+    cluster.set_engine(Some(engine.clone()));
+    let options = "{cluster: cluster, linearizable_reads: true, max_lag: 60s}";
+    let settings = settings::<PartialsReceiverConfig>(options);
+    let receiver = Partials::new(settings.get(), cx).unwrap();
+    receiver.start().await.unwrap();
+    while shared.health.unready().is_some() {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    let asked = engine.questions().unwrap().asked();
+    assert_eq!(*asked.borrow(), 0, "nobody has read");
+    assert_eq!(shared.health.refusal().await, None);
+    assert!(*asked.borrow() > 0, "the store was asked");
+    // The replica has ended, and its reader is still there.
+    let reads = StoreReads {
+        receiver: "partials".to_owned(),
+        engine,
+        shown: tokio::sync::watch::channel(0).1,
+        patience: Duration::from_secs(60),
+    };
+    shared
+        .health
+        .confirm_by("receivers::partials", Some(Arc::new(reads)));
+    let refusal = shared.health.refusal().await;
+    let expected = "receivers::partials: the store does not confirm the values";
+    assert_eq!(refusal.as_deref(), Some(expected));
+    receiver.stop(Instant::now()).await;
+    assert_eq!(shared.health.refusal().await, None);
+}
+
+#[test]
+fn replicas_with_a_store_each_can_not_confirm_values() {
+    let sink = Sink::new();
+    let cx = sink.receiver_context("partials");
+    let services = Services {
+        cluster: Some(Arc::new(Cluster::new("test", 1).without_store())),
+        ..Services::default()
+    };
+    cx.base.shared.services.add("cluster".to_owned(), services);
+    let settings = settings::<PartialsReceiverConfig>("{cluster: cluster, linearizable_reads: true}");
+    let error = Partials::new(settings.get(), cx).err().expect("it is refused");
+    assert!(error.message.contains("has no store to ask"), "{error}");
 }
 
 #[test]

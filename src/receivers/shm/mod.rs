@@ -152,8 +152,12 @@ impl Directories {
         let bytes = self.bytes();
         self.kept.count(bytes);
         if is_due {
+            let is_first = self.listed.is_none();
             self.listed = Some(now);
             self.list(now);
+            if is_first && self.open.is_empty() && self.refused.is_empty() {
+                self.log_nothing_found();
+            }
         }
         for cells in self.open.values_mut() {
             cells.poll(&self.entry, now, &mut self.kept);
@@ -207,6 +211,20 @@ impl Directories {
                 }
             }
         }
+    }
+
+    /// Logs where the receiver looks: a relative pattern begins where the gateway was started.
+    fn log_nothing_found(&self) {
+        let absolute = |pattern: &String| {
+            let path = std::path::absolute(pattern);
+            path.map_or_else(|_| pattern.clone(), |path| path.display().to_string())
+        };
+        let directories: Vec<_> = self.patterns.iter().map(absolute).collect();
+        tracing::info!(
+            receiver = &*self.receiver,
+            directories = directories.join(", "),
+            "no directory of cells is there yet"
+        );
     }
 
     /// Records the counts of processes in the gateway's own metrics.

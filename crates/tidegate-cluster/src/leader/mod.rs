@@ -203,7 +203,7 @@ impl ClusterLeader {
             }
             StoreEvent::Done(id, result) => self.answer(id, result, reader, now),
             StoreEvent::Connected => self.reconnected(now),
-            StoreEvent::Current(..) => {}
+            StoreEvent::Current(..) | StoreEvent::Confirmed(..) => {}
         }
     }
 

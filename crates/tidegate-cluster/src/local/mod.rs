@@ -15,8 +15,8 @@ use tidegate_engine::clock;
 use tokio::sync::watch;
 
 use crate::{
-    ClusterEngine, EngineStatus, MessageStore, MessageStoreLimits, StoreCall, StoreError, StoreReply,
-    StoreSession,
+    ClusterEngine, EngineStatus, MessageStore, MessageStoreLimits, StoreCall, StoreError, StoreQuestions,
+    StoreReply, StoreSession,
 };
 
 /// A store that sessions of one process share.
@@ -69,7 +69,10 @@ pub struct LocalEngine {
 }
 
 #[derive(Debug)]
-struct LocalBackend(SharedStore);
+struct LocalBackend {
+    store: SharedStore,
+    questions: StoreQuestions,
+}
 
 impl LocalEngine {
     /// An engine with an empty store and its default limits.
@@ -80,14 +83,17 @@ impl LocalEngine {
     /// An engine with an empty store.
     pub fn with_limits(limits: MessageStoreLimits) -> Self {
         Self {
-            backend: Arc::new(LocalBackend(SharedStore::new(limits))),
+            backend: Arc::new(LocalBackend {
+                store: SharedStore::new(limits),
+                questions: StoreQuestions::default(),
+            }),
             lifetime: watch::Sender::new(()),
         }
     }
 
     /// The store.
     pub fn store(&self) -> &SharedStore {
-        &self.backend.0
+        &self.backend.store
     }
 }
 
@@ -110,16 +116,24 @@ impl ClusterEngine for LocalEngine {
             ..EngineStatus::default()
         }
     }
+
+    fn questions(&self) -> Option<&StoreQuestions> {
+        Some(&self.backend.questions)
+    }
 }
 
 impl SessionBackend for LocalBackend {
     fn store(&self) -> Option<&SharedStore> {
-        Some(&self.0)
+        Some(&self.store)
+    }
+
+    fn questions(&self) -> Option<&StoreQuestions> {
+        Some(&self.questions)
     }
 
     fn call(self: Arc<Self>, call: StoreCall) -> impl Future<Output = Result<StoreReply, StoreError>> + Send {
         let now = clock::now();
-        ready(self.0.change(|store| {
+        ready(self.store.change(|store| {
             match call {
                 StoreCall::Publish(message) => store.put(message, now).map(StoreReply::Stored),
                 StoreCall::CompareAndSet(message, expected) => store

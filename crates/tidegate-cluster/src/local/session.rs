@@ -13,8 +13,8 @@ use tokio::time::{MissedTickBehavior, interval};
 
 use super::SharedStore;
 use crate::{
-    CallId, ClusterStore, MessageStore, ReadScope, StoreCall, StoreError, StoreEvent, StoreReply,
-    StoreSession, StoredMessage,
+    CallId, ClusterStore, MessageStore, ReadScope, StoreCall, StoreError, StoreEvent, StoreQuestions,
+    StoreReply, StoreSession, StoredMessage,
 };
 
 /// The most calls that wait, the most that are carried out at a time, and the most events that wait in a session.
@@ -44,6 +44,11 @@ pub trait SessionBackend: Send + Sync + 'static {
         None
     }
 
+    /// The questions for its newest messages; `None`: other stores have some of them.
+    fn questions(&self) -> Option<&StoreQuestions> {
+        None
+    }
+
     /// The message as its reader gets it.
     fn received(&self, stored: StoredMessage) -> StoredMessage {
         stored
@@ -62,6 +67,7 @@ pub fn open_session<B: SessionBackend>(backend: Arc<B>, mut lifetime: watch::Rec
     let session = Session {
         changes: backend.store().map(SharedStore::changes),
         connections: backend.connections(),
+        questions: backend.questions().map(StoreQuestions::asked),
         backend,
         events: to_events,
         running: JoinSet::new(),
@@ -108,6 +114,8 @@ struct Follow {
     sequence: u64,
     /// The last sequence of the store at the last question; `None`: the reader knows that it has all until there.
     goal: Option<u64>,
+    /// The last question that was asked before the goal; 0: none.
+    question: u64,
 }
 
 /// The next thing to do.
@@ -132,6 +140,7 @@ struct Session<B> {
     backend: Arc<B>,
     changes: Option<watch::Receiver<()>>,
     connections: Option<watch::Receiver<u64>>,
+    questions: Option<watch::Receiver<u64>>,
     events: mpsc::Sender<StoreEvent>,
     running: JoinSet<Result<StoreReply, StoreError>>,
     /// The calls of the running tasks.
@@ -155,6 +164,7 @@ impl<B: SessionBackend> Session<B> {
                 () = ready(()), if has_more => SessionStep::Read,
                 () = changed(&mut self.changes), if self.follow.is_some() && !has_more => SessionStep::Read,
                 () = changed(&mut self.connections) => SessionStep::Connected,
+                () = changed(&mut self.questions) => SessionStep::Question,
                 _ = tick.tick() => SessionStep::Question,
             };
             match step {
@@ -188,6 +198,7 @@ impl<B: SessionBackend> Session<B> {
             self.follow = Some(Follow {
                 id,
                 sequence: 0,
+                question: asked(self.questions.as_ref()),
                 goal: Some(store.read(MessageStore::sequence)),
             });
             return self.read().await;
@@ -248,6 +259,7 @@ impl<B: SessionBackend> Session<B> {
     /// Sets a new goal. An older one that is not reached says nothing of the present.
     async fn set_goal(&mut self) -> Result<(), SessionEnd> {
         if let (Some(follow), Some(store)) = (&mut self.follow, self.backend.store()) {
+            follow.question = asked(self.questions.as_ref());
             follow.goal = Some(store.read(MessageStore::sequence));
         }
         self.report_goal().await
@@ -271,10 +283,20 @@ impl<B: SessionBackend> Session<B> {
         if let Some(last) = rest.last() {
             follow.sequence = last.sequence;
         }
-        let id = follow.id;
+        let (id, question) = (follow.id, follow.question);
         self.give(id, rest).await?;
-        Ok(self.events.send(StoreEvent::Current(id, Duration::ZERO)).await?)
+        self.events.send(StoreEvent::Current(id, Duration::ZERO)).await?;
+        if question > 0 {
+            let confirmed = StoreEvent::Confirmed(id, Duration::ZERO, question);
+            self.events.send(confirmed).await?;
+        }
+        Ok(())
     }
+}
+
+/// The number of the newest question. Messages that the store has later say more than it asks for.
+fn asked(questions: Option<&watch::Receiver<u64>>) -> u64 {
+    questions.map_or(0, |questions| *questions.borrow())
 }
 
 /// Whether the value has changed since the last call. It does not wait.

@@ -236,3 +236,28 @@ async fn an_answer_of_a_new_connection_comes_after_its_event() {
         assert_eq!(session.events.recv().await, Some(answer));
     }
 }
+
+#[tokio::test]
+async fn a_question_is_answered_after_all_messages_of_then() {
+    let engine = LocalEngine::new();
+    let (mut reader, mut writer) = (engine.open(), engine.open());
+    reader
+        .store
+        .start(CallId(1), StoreCall::ReadAll(ReadScope::Everything));
+    wait_for(&mut reader, StoreEvent::Current(CallId(1), Duration::ZERO)).await;
+    for question in 1..=20 {
+        let call = StoreCall::Publish(message(&format!("tg.c.p.00.p.1.{question}")));
+        writer.store.start(CallId(question), call);
+        while !matches!(writer.events.recv().await.unwrap(), StoreEvent::Done(..)) {}
+        assert_eq!(engine.questions().unwrap().ask(), question);
+        let mut read = 0;
+        loop {
+            match reader.events.recv().await.unwrap() {
+                StoreEvent::Read(..) => read += 1,
+                StoreEvent::Confirmed(_, _, answered) if answered == question => break,
+                _ => {}
+            }
+        }
+        assert_eq!(read, 1, "the message of question {question}");
+    }
+}

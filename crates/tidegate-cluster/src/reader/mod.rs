@@ -133,6 +133,8 @@ pub struct PageReader {
     caught_up_at: Option<UnixNanos>,
     /// When the engine said so last.
     current_at: UnixNanos,
+    /// The last question of which all messages are known.
+    confirmed: u64,
     merged: Merged,
     windows: BTreeMap<Arc<str>, MergedWindows>,
     producers: ProducerList,
@@ -181,6 +183,7 @@ impl PageReader {
             followed_at: 0,
             caught_up_at: None,
             current_at: 0,
+            confirmed: 0,
             windows,
             expected: BTreeSet::new(),
             records: RecordList::default(),
@@ -222,6 +225,11 @@ impl PageReader {
                 }
                 (self.caught_up_at, self.current_at) = (Some(now), now);
                 (self.is_following, self.had_refused_runs) = (true, false);
+            }
+            StoreEvent::Confirmed(id, delay, question)
+                if self.read == Some(id) && self.is_following && self.misses_nothing(delay, now) =>
+            {
+                self.confirmed = self.confirmed.max(question);
             }
             StoreEvent::Done(id, _) if self.read == Some(id) => self.read = None,
             _ => {}
@@ -273,6 +281,11 @@ impl PageReader {
     pub fn is_ready(&self, now: UnixNanos) -> bool {
         let lag = self.caught_up_at.map(|at| now.saturating_sub(at));
         self.mismatch().is_none() && lag.is_some_and(|lag| lag < nanos(self.config.max_lag))
+    }
+
+    /// The last question to the store of which it knows all messages; 0: none.
+    pub fn confirmed(&self) -> u64 {
+        self.confirmed
     }
 
     /// The status.

@@ -159,7 +159,7 @@ impl Producer {
             match event {
                 StoreEvent::Done(id, result) => self.sender.answer(id, result, now),
                 StoreEvent::Connected => self.sender.reconnected(now),
-                StoreEvent::Read(..) | StoreEvent::Current(..) => {}
+                StoreEvent::Read(..) | StoreEvent::Current(..) | StoreEvent::Confirmed(..) => {}
             }
         }
         if now >= self.next_update {

@@ -69,6 +69,25 @@ async fn a_late_reader_gets_the_pages_that_were_published() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_question_is_answered_after_all_messages_of_then() {
+    let engine = engine(&Broker::shared().address(), "questions");
+    let (mut reader, mut writer) = (Machine::new(&engine), Machine::new(&engine));
+    reader.everything().await;
+    let questions = engine.questions().expect("one store has all messages");
+    for round in 0..20 {
+        let stored = writer
+            .stored(StoreCall::Publish(page("questions", 1, 1, b"page")))
+            .await;
+        let number = questions.ask();
+        reader
+            .until("the question is answered", |reader| reader.confirmed >= number)
+            .await;
+        let has_it = reader.reads.iter().any(|(_, read)| read.sequence == stored);
+        assert!(has_it, "round {round}: {stored} is missing");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn of_two_writers_one_conflicts_and_learns_the_record() {
     let address = Broker::shared().address();
     let engines = [engine(&address, "records"), engine(&address, "records")];

@@ -76,7 +76,7 @@ impl Producer {
             match event {
                 StoreEvent::Done(id, result) => self.sender.answer(id, result, clock::now()),
                 StoreEvent::Connected => self.sender.reconnected(clock::now()),
-                StoreEvent::Read(..) | StoreEvent::Current(..) => {}
+                StoreEvent::Read(..) | StoreEvent::Current(..) | StoreEvent::Confirmed(..) => {}
             }
         }
         while let Some((id, call)) = self.sender.poll(clock::now()) {

@@ -26,6 +26,8 @@ pub(crate) struct Machine {
     pub(crate) current: BTreeSet<CallId>,
     pub(crate) done: BTreeMap<CallId, CallResult>,
     pub(crate) connections: usize,
+    /// The last question that a read has answered.
+    pub(crate) confirmed: u64,
 }
 
 impl Machine {
@@ -37,6 +39,7 @@ impl Machine {
             current: BTreeSet::new(),
             done: BTreeMap::new(),
             connections: 0,
+            confirmed: 0,
         }
     }
 
@@ -71,6 +74,7 @@ impl Machine {
             StoreEvent::Current(id, _) => {
                 self.current.insert(id);
             }
+            StoreEvent::Confirmed(_, _, question) => self.confirmed = question,
             StoreEvent::Connected => self.connections += 1,
         }
     }

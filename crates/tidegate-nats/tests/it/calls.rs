@@ -62,6 +62,43 @@ async fn a_late_reader_gets_the_last_of_each_subject_and_then_new_ones() {
     reader.caught_up(id).await;
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn a_question_is_answered_after_all_messages_of_then() {
+    let server = Server::running("");
+    let engine = server.engine();
+    let (mut reader, mut writer, mut other) = (
+        Session::open(&engine),
+        Session::open(&engine),
+        Session::open(&engine),
+    );
+    // Values of one subject replace each other all the time.
+    let busy = tokio::spawn(async move {
+        loop {
+            other.publish(&message("p.00.other.1.0", "page")).await;
+        }
+    });
+    let id = reader.start(StoreCall::ReadAll(ReadScope::Everything));
+    reader.caught_up(id).await;
+    let questions = engine.questions().expect("one store has all messages");
+    for round in 0..60 {
+        if round == 30 {
+            busy.abort();
+        }
+        let sequence = writer.publish(&message("p.00.n.1.0", "page")).await;
+        let number = questions.ask();
+        let mut newest = 0;
+        loop {
+            match reader.next().await {
+                Some(StoreEvent::Read(_, stored)) => newest = newest.max(stored.sequence),
+                Some(StoreEvent::Confirmed(read, _, answered)) if read == id && answered >= number => break,
+                Some(_) => {}
+                None => panic!("the engine has stopped"),
+            }
+        }
+        assert!(newest >= sequence, "round {round}: {newest} and not {sequence}");
+    }
+}
+
 /// A new message of a subject takes the place of the old one. A read that is on its way to the old one finds nothing there.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_read_is_current_only_when_it_has_given_all_subjects() {

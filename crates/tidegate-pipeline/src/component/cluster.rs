@@ -48,6 +48,8 @@ pub trait Election: Send + Sync {
 pub struct Cluster {
     name: String,
     partitions: u16,
+    /// Whether one store knows all messages.
+    has_store: bool,
     engine: Mutex<Option<Arc<dyn ClusterEngine>>>,
     /// `None`: the store elects the leader.
     election: Mutex<Option<Arc<dyn Election>>>,
@@ -71,6 +73,7 @@ impl Cluster {
         Self {
             name: name.to_owned(),
             partitions,
+            has_store: true,
             engine: Mutex::default(),
             election: Mutex::default(),
             leads_until: AtomicU64::new(0),
@@ -80,6 +83,18 @@ impl Cluster {
             reports: Mutex::default(),
             warnings: Mutex::default(),
         }
+    }
+
+    /// The same cluster, whose replicas have one store each.
+    #[must_use]
+    pub fn without_store(mut self) -> Self {
+        self.has_store = false;
+        self
+    }
+
+    /// Whether one store knows all messages.
+    pub fn has_store(&self) -> bool {
+        self.has_store
     }
 
     /// The name of the cluster.

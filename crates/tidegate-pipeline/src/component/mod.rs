@@ -53,7 +53,7 @@ pub use flow::{Consumer, Flow, PushAnswer, PushOutcome, Refused};
 pub use ledger::{Balance, Ledger, PeerLabels, Reason};
 pub use opening::Opening;
 pub use output_descriptor::OutputDescriptor;
-pub use shared::{Evaluate, Evaluation, Evaluator, SelectedSource, Shared};
+pub use shared::{Confirm, Evaluate, Evaluation, Evaluator, SelectedSource, Shared};
 pub use tables::TableHandle;
 pub use tidegate_runtime::{Account, Ceiling, Held, Limit, NoRoom, account, unix_now, wall_now};
 pub use tidegate_runtime::{files, worker};

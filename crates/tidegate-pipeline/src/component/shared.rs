@@ -4,10 +4,12 @@
 
 use std::any::{Any, TypeId};
 use std::collections::{BTreeMap, HashMap, HashSet};
+use std::fmt::Debug;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
+use async_trait::async_trait;
 use parking_lot::Mutex;
 use tidegate_engine::{Key, Table, UnixNanos};
 use tidegate_promql::{Labels, Query};
@@ -257,6 +259,13 @@ impl Notices {
     }
 }
 
+/// A component that other gateways have too, and whose values may be older than theirs.
+#[async_trait]
+pub trait Confirm: Debug + Send + Sync {
+    /// Waits until its values are those of this moment or later. `false`: it does not know in time.
+    async fn confirm(&self) -> bool;
+}
+
 /// The health of the gateway.
 #[derive(Debug, Default)]
 pub struct Health {
@@ -264,6 +273,8 @@ pub struct Health {
     troubles: Mutex<BTreeMap<String, String>>,
     /// Why components must not be read, and from when on.
     unready: Mutex<BTreeMap<String, (Instant, &'static str)>>,
+    /// The components whose values readers wait for.
+    confirms: Mutex<BTreeMap<String, Arc<dyn Confirm>>>,
 }
 
 /// A phase in the lifecycle of the gateway.
@@ -317,6 +328,31 @@ impl Health {
         let (unready, now) = (self.unready.lock(), Instant::now());
         let first = unready.iter().find(|(_, (from, _))| *from <= now);
         first.map(|(component, (_, why))| format!("{component}: {why}"))
+    }
+
+    /// Sets that readers wait until a component confirms its values. `None`: they need not.
+    pub fn confirm_by(&self, component: &str, confirm: Option<Arc<dyn Confirm>>) {
+        let mut confirms = self.confirms.lock();
+        match confirm {
+            Some(confirm) => drop(confirms.insert(component.to_owned(), confirm)),
+            None => drop(confirms.remove(component)),
+        }
+    }
+
+    /// Why a reader that has come now gets no values: as of [`Self::unready`], or because a component does not confirm
+    /// them. `None`: it gets those of this moment or later.
+    pub async fn refusal(&self) -> Option<String> {
+        if let Some(why) = self.unready() {
+            return Some(why);
+        }
+        let confirms = self.confirms.lock().clone();
+        for (component, confirm) in &confirms {
+            if !confirm.confirm().await {
+                return Some(format!("{component}: the store does not confirm the values"));
+            }
+        }
+        // It may have waited.
+        self.unready().filter(|_| !confirms.is_empty())
     }
 
     /// The time until which the values of this moment may be shown. `None`: they do not become too old.

@@ -55,6 +55,11 @@ pub trait Attempt: Send + Sync + 'static {
         String::new()
     }
 
+    /// The answers that deny access, as `retry_on_failure::retry_on_status` takes them.
+    fn denying_statuses(&self) -> &'static str {
+        "[401, 403]"
+    }
+
     /// Whether another instance may run at the same time, with the same options in part. Not so for files and plugins.
     fn may_overlap(&self) -> bool {
         true

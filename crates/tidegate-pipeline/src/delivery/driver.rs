@@ -314,7 +314,11 @@ impl<A: Attempt> DestinationInner<A> {
                 }
                 self.lose(now, &batch_key, &loss);
             }
-            Action::Denied { items, why } => self.log_denied(now, items, &why),
+            Action::Denied {
+                items,
+                is_retried,
+                why,
+            } => self.log_denied(now, items, is_retried, &why),
             Action::Kept { load, permits } => self.keep(&load, &permits),
             Action::Noted { items, note } => {
                 if let Some(items) = self.notices.note("noted", items, now) {

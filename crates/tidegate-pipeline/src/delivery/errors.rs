@@ -19,7 +19,8 @@ pub const DELIVERY_ERRORS: &[ErrorDoc] = &[
     ErrorDoc::logged(
         "The destination refuses the credentials.",
         "access denied: check the credentials",
-        "Correct the credentials. `retry_on_failure::retry_on_status` keeps the data meanwhile.",
+        "Correct the credentials. Over HTTP and gRPC the data is dropped, unless \
+         `retry_on_failure::retry_on_status` lists the status.",
     ),
     ErrorDoc::logged(
         "The exporter drops items. `reason` is one of the reasons of drops.",

@@ -95,7 +95,7 @@ impl Decode for RetryStatus {
     }
 
     fn type_help() -> TypeHelp {
-        TypeHelp::like("status", "401 (HTTP), or UNAUTHENTICATED (gRPC)").accepting(YamlType::Text)
+        TypeHelp::like("status", "401 or UNAUTHENTICATED").accepting(YamlType::Text)
     }
 
     fn show(&self) -> String {

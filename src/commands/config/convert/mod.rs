@@ -3,7 +3,7 @@
 //! `config convert`: a configuration of a Collector, of Prometheus or of vmagent as one of tidegate.
 //!
 //! `collector` and `prometheus` write a draft. `prune` checks the draft as the gateway does, and removes what is not valid.
-//! All that gets lost goes into the `report`.
+//! All that changes or gets lost goes into the `report`.
 
 mod admin;
 mod alerting;
@@ -34,12 +34,12 @@ use crate::print_line;
 /// Arguments of `config convert`.
 #[derive(Debug, clap::Args)]
 #[command(
-    after_help = "The configuration is on standard output. Standard error has one line for each thing that it can't \
-carry over, with the replacement, and a last line with counts. `${env:NAME}` stays a reference. Secrets in the file \
-are in the output too. Comments are lost.\n\nExit code 0 when at least one pipeline was converted, 1 otherwise. With \
-`--strict`, 1 also when anything was left out.\n\nExamples:\n  tidegate config convert otelcol.yaml --with-admin > gateway.yaml\n  \
-tidegate config convert prometheus.yml --output gateway.yaml\n  tidegate config convert scrape.yml --from vmagent \
---remote-write-url http://vm:8428/api/v1/write"
+    after_help = "The configuration is on standard output. Standard error has one line for each thing that it \
+changes or can't carry over, with the replacement, and a last line with counts. `${env:NAME}` stays a reference. \
+Secrets in the file are in the output too. Comments are lost.\n\nExit code 0 when at least one pipeline was converted, \
+1 otherwise. With `--strict`, 1 also when anything was changed or left out.\n\nExamples:\n  \
+tidegate config convert otelcol.yaml --with-admin > gateway.yaml\n  tidegate config convert prometheus.yml --output gateway.yaml\n  \
+tidegate config convert scrape.yml --from vmagent --remote-write-url http://vm:8428/api/v1/write"
 )]
 pub(super) struct ConvertArgs {
     /// The configuration of the other program
@@ -57,7 +57,7 @@ pub(super) struct ConvertArgs {
     /// Add the extension `admin` on 127.0.0.1:8080, which `top`, `tap` and `query` ask
     #[arg(long)]
     with_admin: bool,
-    /// Exit with code 1 if anything was left out
+    /// Exit with code 1 if anything was changed or left out
     #[arg(long)]
     strict: bool,
 }
@@ -85,7 +85,7 @@ const PROMETHEUS_SECTIONS: [&str; 5] = [
     "rule_files",
 ];
 
-/// Converts the file, and reports all that can't be carried over.
+/// Converts the file, and reports all that changes or can't be carried over.
 pub(super) fn run(args: &ConvertArgs) -> Result<(), Failure> {
     let mut problems = Problems::default();
     let root = Loader::default().file(&args.file).unresolved(&mut problems);
@@ -109,8 +109,10 @@ pub(super) fn run(args: &ConvertArgs) -> Result<(), Failure> {
     if let Some(note) = note {
         eprintln!("{note}");
     }
-    eprintln!("converted: {}; left out: {}", counts(&root), report.count());
-    if args.strict && report.count() > 0 {
+    let (changed, left_out) = (report.changed(), report.left_out());
+    let counts = counts(&root);
+    eprintln!("converted: {counts}; with a change: {changed}; left out: {left_out}");
+    if args.strict && changed + left_out > 0 {
         return Err(Failure::Reported);
     }
     Ok(())

@@ -1,41 +1,74 @@
 // SPDX-License-Identifier: Apache-2.0
 
-//! What a conversion could not carry over.
+//! What a conversion changed, and what it could not carry over.
 
 use std::fmt::Write as _;
 
 use crate::config::{Node, Sources, Span};
 
-/// All that was left out, and remarks.
+/// All that was changed or left out, and remarks.
 #[derive(Debug, Default)]
 pub(super) struct Report {
-    list: Vec<LeftOut>,
+    list: Vec<Finding>,
     notes: Vec<String>,
     /// The begin of paths that the file does not have.
     prefix: &'static str,
 }
 
-/// A thing that the output does not have.
+/// A thing that the output has in another form, or does not have.
 #[derive(Debug, Eq, PartialEq)]
-struct LeftOut {
+struct Finding {
+    kind: FindingKind,
     span: Option<Span>,
     path: String,
     message: String,
 }
 
+/// What the conversion did.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum FindingKind {
+    /// It wrote something else instead.
+    Changed,
+    /// It wrote nothing.
+    LeftOut,
+}
+
 impl Report {
-    /// Adds what stands at a node of the file.
+    /// Adds what is left out at a node of the file.
     pub(super) fn add(&mut self, node: &Node, message: impl Into<String>) {
-        let span = node.key_span().unwrap_or(node.span());
-        self.add_at(Some(span), node.path().to_string(), message);
+        self.find(
+            FindingKind::LeftOut,
+            Some(span_of(node)),
+            node.path().to_string(),
+            message,
+        );
     }
 
-    /// Adds what stands at a position. The same line is added once.
+    /// Adds what is left out at a position.
     pub(super) fn add_at(&mut self, span: Option<Span>, path: String, message: impl Into<String>) {
-        let message = message.into();
-        let left_out = LeftOut { span, path, message };
-        if !self.list.contains(&left_out) {
-            self.list.push(left_out);
+        self.find(FindingKind::LeftOut, span, path, message);
+    }
+
+    /// Adds what the output has in another form than a node of the file.
+    pub(super) fn add_change(&mut self, node: &Node, message: impl Into<String>) {
+        self.find(
+            FindingKind::Changed,
+            Some(span_of(node)),
+            node.path().to_string(),
+            message,
+        );
+    }
+
+    /// Adds a line, once.
+    fn find(&mut self, kind: FindingKind, span: Option<Span>, path: String, message: impl Into<String>) {
+        let finding = Finding {
+            kind,
+            span,
+            path,
+            message: message.into(),
+        };
+        if !self.list.contains(&finding) {
+            self.list.push(finding);
         }
     }
 
@@ -49,17 +82,29 @@ impl Report {
         self.prefix = prefix;
     }
 
+    /// The number of things that the output has in another form.
+    pub(super) fn changed(&self) -> usize {
+        self.count(FindingKind::Changed)
+    }
+
     /// The number of things that were left out.
-    pub(super) fn count(&self) -> usize {
-        self.list.len()
+    pub(super) fn left_out(&self) -> usize {
+        self.count(FindingKind::LeftOut)
+    }
+
+    fn count(&self, kind: FindingKind) -> usize {
+        self.list.iter().filter(|finding| finding.kind == kind).count()
     }
 
     /// One line for each thing, in the order of the file, then the remarks.
     pub(super) fn text(&self, sources: &Sources) -> String {
         let mut list: Vec<_> = self.list.iter().collect();
-        list.sort_by_key(|left_out| (left_out.span.is_none(), left_out.span));
+        list.sort_by_key(|finding| (finding.span.is_none(), finding.span));
         let mut text = String::new();
-        for LeftOut { span, path, message } in list {
+        for Finding {
+            span, path, message, ..
+        } in list
+        {
             if let Some(span) = span {
                 let _ = write!(text, "{}:{}: ", sources.name(span.file), span.line);
             }
@@ -74,4 +119,9 @@ impl Report {
         }
         text
     }
+}
+
+/// The position of the key of a node, or of its value.
+fn span_of(node: &Node) -> Span {
+    node.key_span().unwrap_or(node.span())
 }

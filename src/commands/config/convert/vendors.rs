@@ -49,8 +49,8 @@ const DATADOG_SITE: &str = "datadoghq.com";
 /// Options that `otlphttp` has too.
 const CARRIED: &[&str] = &["proxy_url", "retry_on_failure", "sending_queue", "timeout", "tls"];
 
-const NO_OPTION: &str =
-    "not in tidegate: use the options of `otlphttp`; a site, a realm or a URL is a part of the endpoint";
+/// Options that say where the account is.
+const LOCATIONS: &[&str] = &["api_url", "endpoint", "ingest_url", "realm", "site"];
 
 /// Replaces the exporters of vendors, here and in pipelines.
 pub(super) fn replace(root: &mut Node, report: &mut Report) {
@@ -67,7 +67,7 @@ pub(super) fn replace(root: &mut Node, report: &mut Report) {
         };
         let id = free_id(&entry.key, &ids);
         ids.insert(id.clone());
-        entry.value = exporter.converted(entry, report);
+        entry.value = exporter.converted(entry, &id, report);
         renamed.push((exchange(&mut entry.key, id.clone()), id));
     }
     rename_exporters(root, &renamed);
@@ -97,14 +97,11 @@ fn variable(id: &str) -> String {
 }
 
 impl VendorExporter {
-    /// The options of `otlphttp` in place of those of an entry.
-    fn converted(&self, entry: &Entry, report: &mut Report) -> Node {
-        let Entry {
-            key: id,
-            value: options,
-        } = entry;
+    /// The options of the `otlphttp` exporter `id`, in place of those of an entry.
+    fn converted(&self, entry: &Entry, id: &str, report: &mut Report) -> Node {
+        let Entry { key, value: options } = entry;
         let span = options.key_span().unwrap_or(options.span());
-        let variable = variable(id);
+        let variable = variable(key);
         let vendor = self.vendor.as_str();
         let mut node = Node::empty_map(span);
         node.set("endpoint", Node::of_text(&format!("${{env:{variable}}}"), span));
@@ -116,18 +113,17 @@ impl VendorExporter {
         for Entry { key, value } in options.as_map().unwrap_or_default() {
             match key.as_str() {
                 carried if CARRIED.contains(&carried) => node.set(carried, value.clone()),
-                first if self.key.first() == Some(&first) => self.report_beside_key(value, report),
-                _ => report.add(value, NO_OPTION),
+                first if self.key.first() == Some(&first) => self.report_beside_key(value, &variable, report),
+                name => report_option(name, value, &variable, report),
             }
         }
         let mut message = format!(
-            "not in tidegate: it becomes `otlphttp` with `vendor: {vendor}`; set the variable {variable} to the OTLP \
-             endpoint of the account"
+            "converted to `{id}` with `vendor: {vendor}`: set the variable {variable} to the OTLP endpoint of the account"
         );
         if let Some(endpoint) = self.usual_endpoint(options) {
             message += &format!(", for example {endpoint}");
         }
-        report.add(options, message);
+        report.add_change(options, message);
         node
     }
 
@@ -142,10 +138,19 @@ impl VendorExporter {
     }
 
     /// Reports the options of the map that has the key.
-    fn report_beside_key(&self, map: &Node, report: &mut Report) {
+    fn report_beside_key(&self, map: &Node, variable: &str, report: &mut Report) {
         let entries = map.as_map().unwrap_or_default().iter();
-        for Entry { value, .. } in entries.filter(|entry| self.key.last() != Some(&entry.key.as_str())) {
-            report.add(value, NO_OPTION);
+        for Entry { key, value } in entries.filter(|entry| self.key.last() != Some(&entry.key.as_str())) {
+            report_option(key, value, variable, report);
         }
+    }
+}
+
+/// Reports an option that `otlphttp` has not.
+fn report_option(name: &str, value: &Node, variable: &str, report: &mut Report) {
+    if LOCATIONS.contains(&name) {
+        report.add_change(value, format!("converted: the variable {variable} stands for it"));
+    } else {
+        report.add(value, "not in tidegate: use the options of `otlphttp`");
     }
 }

@@ -128,12 +128,10 @@ impl Listening {
 pub(super) fn all(sites: &[Site<'_>], document: &Document, plan: &Plan, resolve: Resolve) -> Vec<Listener> {
     let of_components = sites.iter().filter_map(|site| Listener::of_site(site, resolve));
     let telemetry = document.service.telemetry.as_ref();
-    let at = Position {
-        span: telemetry.map(|node| node.key_span().unwrap_or(node.span())),
-        path: "service::telemetry::metrics".to_owned(),
-    };
+    let span = telemetry.map(|node| node.key_span().unwrap_or(node.span()));
+    let metrics = &plan.telemetry.metrics;
     // Another check reports an address that can't be read.
-    let pages = plan.telemetry.metrics.pages().unwrap_or_default();
+    let pages = metrics.pages().unwrap_or_default();
     let of_telemetry = pages.into_iter().map(|(endpoint, _)| {
         let hides = telemetry.is_some_and(has_substitution);
         let shown = if hides {
@@ -141,8 +139,12 @@ pub(super) fn all(sites: &[Site<'_>], document: &Document, plan: &Plan, resolve:
         } else {
             format!("\"{endpoint}\"")
         };
+        let at = Position {
+            span,
+            path: metrics.option_of(&endpoint),
+        };
         Listener {
-            at: at.clone(),
+            at,
             endpoint,
             socket_type: SocketType::STREAM,
             shown,

@@ -99,7 +99,7 @@ impl Encoder for ReplyEncoder {
 /// Answers one call.
 pub(super) async fn answer(api: Arc<Api>, request: Request<Full<Bytes>>) -> Answer {
     let client = request.extensions().get().copied();
-    if let Some(why) = api.shared().health.unready() {
+    if let Some(why) = api.shared().health.refusal().await {
         return grpc_error(Status::unavailable(why));
     }
     let caller = Caller { api, client };

@@ -60,7 +60,7 @@ pub(super) fn resolve(overview: &Overview, request: &Request) -> Result<TapTarge
         |one: &&PipelineComponent<'_>| one.id == id && class.is_none_or(|class| one.class == class);
     let named: Vec<_> = all.iter().filter(is_named).collect();
     if named.is_empty() {
-        return Err(unknown(component, id, &all));
+        return Err(unknown(component, class, id, &all));
     }
     let pipeline = of_path.or(get("pipeline"));
     if let Some(wanted) = pipeline
@@ -136,11 +136,32 @@ fn running(overview: &Overview) -> Vec<PipelineComponent<'_>> {
     all
 }
 
-fn unknown(component: &str, id: &str, all: &[PipelineComponent<'_>]) -> NoTarget {
-    let near = nearest(id, all.iter().map(|one| one.id)).map(str::to_owned);
+fn unknown(component: &str, class: Option<Class>, id: &str, all: &[PipelineComponent<'_>]) -> NoTarget {
     let paths = listed(all.iter().map(PipelineComponent::path).collect());
     let why = format!("no pipeline has the component `{component}`; there are {paths}");
-    NoTarget::Unknown(why, near)
+    NoTarget::Unknown(why, near(class, id, all))
+}
+
+/// The component that was probably meant: a path if the request has one, otherwise an id.
+fn near(class: Option<Class>, id: &str, all: &[PipelineComponent<'_>]) -> Option<String> {
+    let Some(class) = class else {
+        let near = nearest(id, all.iter().map(|one| one.id));
+        // `otlphttp/a` means an `otlphttp`, though `otlp` is its begin.
+        let same_type = all.iter().map(|one| one.id).find(|one| kind(one) == kind(id));
+        let near = near.filter(|near| kind(near) == kind(id)).or(same_type).or(near);
+        return near.map(str::to_owned);
+    };
+    if let Some(other) = all.iter().find(|one| one.id == id) {
+        return Some(other.path());
+    }
+    let asked = format!("{}::{id}", class.section());
+    let paths: Vec<String> = all.iter().map(PipelineComponent::path).collect();
+    nearest(&asked, paths.iter().map(String::as_str)).map(str::to_owned)
+}
+
+/// The type of a component, from its id.
+fn kind(id: &str) -> &str {
+    id.split_once('/').map_or(id, |(kind, _)| kind)
 }
 
 /// The names for an error, or the first of many.
@@ -275,5 +296,37 @@ mod tests {
         };
         assert!(why.contains("processors::batch"), "{why}");
         assert_eq!(near.as_deref(), Some("batch"));
+    }
+
+    #[test]
+    fn the_near_name_of_a_path_is_a_path_of_the_same_class_or_id() {
+        let component = |class, id| PipelineComponent {
+            class,
+            id,
+            pipelines: Vec::new(),
+        };
+        let all = [
+            component(Class::Receiver, "otlp"),
+            component(Class::Processor, "batch"),
+            component(Class::Exporter, "otlphttp/datadog"),
+        ];
+        for (class, id, expected) in [
+            (
+                Some(Class::Exporter),
+                "otlphttp/nope",
+                Some("exporters::otlphttp/datadog"),
+            ),
+            (
+                Some(Class::Receiver),
+                "otlphttp/datadog",
+                Some("exporters::otlphttp/datadog"),
+            ),
+            (Some(Class::Processor), "somewhere-else", None),
+            (None, "otlphttp/nope", Some("otlphttp/datadog")),
+            (None, "bach", Some("batch")),
+            (None, "nothing", None),
+        ] {
+            assert_eq!(near(class, id, &all).as_deref(), expected, "{class:?} {id}");
+        }
     }
 }

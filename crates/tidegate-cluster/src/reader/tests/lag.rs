@@ -85,3 +85,25 @@ fn slow_reads_of_seconds_do_not_make_a_replica_stale() {
     reader.event(current(100), NOW + 8 * SECOND);
     assert!(reader.is_ready(NOW + 8 * SECOND));
 }
+
+#[test]
+fn a_question_is_confirmed_by_a_read_that_has_missed_nothing() {
+    let mut page = page(1, 1, 1);
+    page.message
+        .headers
+        .push(("tg-interval".to_owned(), "200".to_owned()));
+    let mut reader = reader();
+    let (id, _) = reader.poll().unwrap();
+    let confirmed = |millis, question| StoreEvent::Confirmed(id, Duration::from_millis(millis), question);
+    reader.event(StoreEvent::Read(id, page), NOW);
+    reader.event(confirmed(0, 1), NOW);
+    assert_eq!(reader.confirmed(), 0, "it has not read everything");
+    reader.event(StoreEvent::Current(id, Duration::ZERO), NOW);
+    reader.event(confirmed(201, 2), NOW);
+    assert_eq!(reader.confirmed(), 0, "a value may have been replaced twice");
+    reader.event(confirmed(200, 3), NOW);
+    assert_eq!(reader.confirmed(), 3);
+    reader.event(StoreEvent::Done(id, Ok(StoreReply::ReadEnd)), NOW);
+    reader.event(confirmed(0, 4), NOW);
+    assert_eq!(reader.confirmed(), 3, "that read has ended");
+}

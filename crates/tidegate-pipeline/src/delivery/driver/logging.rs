@@ -31,17 +31,19 @@ impl<A: Attempt> DestinationInner<A> {
         }
     }
 
-    pub(super) fn log_denied(&self, now: Instant, items: usize, why: &str) {
+    pub(super) fn log_denied(&self, now: Instant, items: usize, is_retried: bool, why: &str) {
         self.standing.failed(now, Trouble::Denied, why);
         if let Some(items) = self.notices.note("denied", items, now) {
             let (component, endpoint) = (&*self.context.path, self.endpoint());
-            error!(
-                component,
-                endpoint,
-                items,
-                error = %why,
-                "access denied: check the credentials; `retry_on_failure::retry_on_status` keeps the data meanwhile"
-            );
+            let fate = if is_retried {
+                "the exporter will retry".to_owned()
+            } else {
+                let statuses = self.attempt.denying_statuses();
+                format!(
+                    "this data is dropped. To keep it, set `retry_on_failure: {{retry_on_status: {statuses}}}`"
+                )
+            };
+            error!(component, endpoint, items, error = %why, "access denied: check the credentials; {fate}");
         }
     }
 

@@ -65,6 +65,8 @@ pub enum Action<L: Load> {
     Denied {
         /// The number of items.
         items: usize,
+        /// Whether the items are sent again. If not, they are dropped.
+        is_retried: bool,
         /// The message of the peer.
         why: String,
     },

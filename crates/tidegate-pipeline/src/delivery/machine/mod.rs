@@ -229,7 +229,12 @@ impl<L: Load> Machine<L> {
             Outcome::Partly(loss) => self.deliver(&request.load, Some(loss)),
             Outcome::Parts(mut parts) => {
                 if let Some(why) = parts.denied.take() {
-                    self.settled.push_back(Action::Denied { items, why });
+                    let is_retried = parts.left.is_some();
+                    self.settled.push_back(Action::Denied {
+                        items,
+                        is_retried,
+                        why,
+                    });
                 }
                 if let Some(left) = self.record_results(&mut request, parts) {
                     return self.retry(now, id, request, left.after, left.why);
@@ -239,6 +244,7 @@ impl<L: Load> Machine<L> {
             Outcome::Denied { retries, after, why } => {
                 self.settled.push_back(Action::Denied {
                     items,
+                    is_retried: retries,
                     why: why.clone(),
                 });
                 if retries {

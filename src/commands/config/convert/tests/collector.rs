@@ -163,10 +163,11 @@ service: {pipelines: {metrics: {receivers: [nop], exporters: [datadog/eu]}}}
     has_all(
         &report,
         &[
-            "in.yaml:3: exporters::datadog/eu: not in tidegate: it becomes `otlphttp`",
-            "to the OTLP endpoint of the account, for example https://otlp.datadoghq.eu",
-            "in.yaml:4: exporters::datadog/eu::api::site: ",
-            "in.yaml:5: exporters::datadog/eu::hostname: ",
+            "in.yaml:3: exporters::datadog/eu: converted to `otlphttp/datadog-eu` with `vendor: datadog`: \
+             set the variable DATADOG_EU_OTLP_ENDPOINT to the OTLP endpoint of the account, \
+             for example https://otlp.datadoghq.eu",
+            "in.yaml:4: exporters::datadog/eu::api::site: converted: the variable DATADOG_EU_OTLP_ENDPOINT",
+            "in.yaml:5: exporters::datadog/eu::hostname: not in tidegate: use the options of `otlphttp`",
         ],
     );
     assert_eq!(report.lines().count(), 3, "{report}");
