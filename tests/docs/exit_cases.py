@@ -281,8 +281,8 @@ def converts_a_part(machine: Machine) -> None:
     machine.ends("tidegate config convert otelcol.yaml", 0, "hostmetrics")
     machine.ends("tidegate config convert otelcol.yaml --strict", 1, "hostmetrics")
     machine.write("vendor.yaml", VENDOR)
-    machine.ends("tidegate config convert vendor.yaml", 0, "converted to `otlphttp/datadog`")
-    machine.ends("tidegate config convert vendor.yaml --strict", 1, "converted to `otlphttp/datadog`")
+    machine.ends("tidegate config convert vendor.yaml", 0, "otlphttp/datadog")
+    machine.ends("tidegate config convert vendor.yaml --strict", 1, "otlphttp/datadog")
 
 
 @case("1", "`config fmt`", "a file can't be read, or is not valid YAML")

@@ -7,10 +7,9 @@ import subprocess
 import sys
 import xml.etree.ElementTree as ElementTree
 from pathlib import Path
-from typing import Any, Iterator
+from typing import Any
 
 import pytest
-from test_site import browser_kit
 
 ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT / "docs"))
@@ -44,11 +43,6 @@ def test_a_diagram_has_a_title_and_two_schemes_of_colours(name: str) -> None:
     root = ElementTree.fromstring(picture)
     assert root.attrib["role"] == "img" and root.findtext(f"{SVG}title")
     assert "prefers-color-scheme:dark" in picture and "http" not in picture.replace('xmlns="http://www.w3.org/2000/svg"', "")
-
-
-@pytest.fixture(scope="module")
-def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    yield from browser_kit().browsers(tmp_path_factory.mktemp("browser"))
 
 
 def problems(browser: Any, picture: str, scheme: str) -> list[str]:

@@ -3,8 +3,6 @@
 """The site of docs/: it builds, its links lead somewhere, nothing comes from other servers, and its search finds pages."""
 
 import functools
-import importlib.util
-import os
 import subprocess
 import sys
 import threading
@@ -17,23 +15,11 @@ from urllib.parse import unquote, urlsplit
 
 import pytest
 from playwright.sync_api import TimeoutError as NotYet
-from playwright.sync_api import sync_playwright
 
 ROOT = Path(__file__).parents[2]
 
 # Tags whose addresses a browser loads by itself.
 LOADED = {"script": "src", "img": "src", "link": "href", "iframe": "src"}
-
-
-def browser_kit() -> Any:
-    """How the tests of the gateway's page start Chromium."""
-    spec = importlib.util.spec_from_file_location("page_kit", ROOT / "tests/page/kit.py")
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    # Its data classes look for their module.
-    sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
-    return module
 
 
 @pytest.fixture(scope="session")
@@ -132,16 +118,12 @@ def address(output: Path) -> Iterator[str]:
     server.shutdown()
 
 
-@pytest.fixture(scope="session")
-def page(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    program, environment = browser_kit().chromium(Path(os.environ["TIDEGATE_CHROMIUM"]), tmp_path_factory.mktemp("browser"))
-    with sync_playwright() as playwright:
-        arguments = ["--no-sandbox", "--disable-dev-shm-usage"]
-        browser = playwright.chromium.launch(executable_path=program, args=arguments, env={**os.environ, **environment})
-        page = browser.new_page()
-        page.set_default_timeout(60000)
-        yield page
-        browser.close()
+@pytest.fixture
+def page(browser: Any) -> Iterator[Any]:
+    page = browser.new_page()
+    page.set_default_timeout(60000)
+    yield page
+    page.close()
 
 
 @pytest.mark.parametrize(
