@@ -11,10 +11,20 @@ use tidegate_engine::{Events, Schema, Source, SourceId};
 /// The most sources in the cache. Beyond it, the cache is cleared.
 const MAX_SOURCES: usize = 10_000;
 
+/// With fewer sources, the cache keeps those that are gone.
+const MIN_SWEPT: usize = 32;
+
 /// The edited form of sources and schemas.
 #[derive(Default)]
 pub(in crate::processors) struct EditedSources {
-    known: Mutex<HashMap<SourceId, Edited>>,
+    known: Mutex<KnownSources>,
+}
+
+#[derive(Default)]
+struct KnownSources {
+    edited: HashMap<SourceId, Edited>,
+    /// The number of sources at which those that are gone leave.
+    swept_at: usize,
 }
 
 #[derive(Clone)]
@@ -24,6 +34,14 @@ struct Edited {
     version: u64,
     /// The edited form; `None` if nothing changed.
     to: Option<(Arc<Source>, Arc<Schema>)>,
+}
+
+impl Edited {
+    /// Whether no receiver has the source any more: it has ended, or only the cache has it.
+    fn is_gone(&self) -> bool {
+        let source = &self.of.0;
+        source.lease.is_ended() || Arc::strong_count(source) == 1
+    }
 }
 
 impl EditedSources {
@@ -60,7 +78,7 @@ impl EditedSources {
         edit: impl FnOnce(&Source, &Schema) -> Option<(Source, Schema)>,
     ) -> Option<(Arc<Source>, Arc<Schema>)> {
         let mut known = self.known.lock();
-        let before = known.get(&events.source.id).filter(|edited| {
+        let before = known.edited.get(&events.source.id).filter(|edited| {
             Arc::ptr_eq(&edited.of.0, &events.source) && Arc::ptr_eq(&edited.of.1, &events.schema)
         });
         if let Some(edited) = before
@@ -77,11 +95,22 @@ impl EditedSources {
             version,
             to: same.or_else(|| to.map(|(source, schema)| (Arc::new(source), Arc::new(schema)))),
         };
-        if known.len() >= MAX_SOURCES {
-            known.clear();
-        }
         known.insert(events.source.id, edited.clone());
         edited.to
+    }
+}
+
+impl KnownSources {
+    fn insert(&mut self, id: SourceId, edited: Edited) {
+        if self.edited.len() >= self.swept_at {
+            self.edited.retain(|_, edited| !edited.is_gone());
+            // So at least half of the sources that a sweep looks at are new.
+            self.swept_at = MIN_SWEPT.max(2 * self.edited.len());
+        }
+        if self.edited.len() >= MAX_SOURCES {
+            self.edited.clear();
+        }
+        self.edited.insert(id, edited);
     }
 }
 
@@ -92,4 +121,32 @@ fn is_same(old: &(Arc<Source>, Arc<Schema>), new: &(Source, Schema)) -> bool {
         && old.0.attributes == source.attributes
         && Arc::ptr_eq(&old.0.lease, &source.lease);
     is_same_source && *old.1 == *schema
+}
+
+#[cfg(test)]
+mod tests {
+    use tidegate_engine::Instrument;
+
+    use super::*;
+    use crate::processors::testing::{events, kind};
+
+    #[test]
+    fn sources_that_are_gone_leave_the_cache() {
+        let sources = EditedSources::default();
+        let edit = |source: &Source, schema: &Schema| Some((source.clone(), schema.clone()));
+        let batch = || Arc::new(events("a", vec![kind("k", Instrument::Counter, &[])], &[(0, 1)]));
+        let lasting = batch();
+        let first = sources.apply(lasting.clone(), edit);
+        let mut ended = Vec::new();
+        for _ in 0..10 * MIN_SWEPT {
+            sources.apply(batch(), edit);
+            let batch = batch();
+            sources.apply(batch.clone(), edit);
+            batch.source.lease.end();
+            ended.push(batch);
+        }
+        assert!(sources.known.lock().edited.len() <= MIN_SWEPT + 1);
+        let again = sources.apply(lasting.clone(), |_, _| panic!("its source is known"));
+        assert!(Arc::ptr_eq(&first.source, &again.source));
+    }
 }

@@ -59,7 +59,7 @@ pub(super) struct JobBuilder {
     entry: Entry,
     limiter: Arc<ScrapeLimiter>,
     seed: u64,
-    labels: JobLabels,
+    labels: Arc<JobLabels>,
     /// The notices of each source of jobs.
     notices: Mutex<BTreeMap<&'static str, Vec<String>>>,
 }
@@ -107,7 +107,7 @@ impl JobBuilder {
             entry,
             limiter,
             seed: target::seed(),
-            labels: JobLabels::default(),
+            labels: JobLabels::of(base),
             notices: Mutex::default(),
         }
     }

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
-use tidegate_pipeline::component::{Brief, Entry};
+use tidegate_pipeline::component::{Brief, Context, Entry};
 
 /// At most one line in this time about the same kind of trouble of a job; the counters have it all.
 const LOG_INTERVAL: Duration = Duration::from_secs(30);
@@ -41,6 +41,10 @@ const OTHERS: &str = "others";
 /// The most labels of the jobs of a receiver. Metrics stay for ever, and objects may change their names for ever.
 const MAX_LABELS: usize = 10_000;
 
+/// The labels of the jobs of all receivers of a gateway, by receiver.
+#[derive(Default)]
+struct LabelsOfReceivers(Mutex<HashMap<Arc<str>, Arc<JobLabels>>>);
+
 /// The labels of the jobs of a receiver.
 #[derive(Default)]
 pub(super) struct JobLabels {
@@ -50,6 +54,13 @@ pub(super) struct JobLabels {
 }
 
 impl JobLabels {
+    /// The labels of a receiver. They stay when a reload builds the receiver again, as the metrics do.
+    pub(super) fn of(base: &Context) -> Arc<Self> {
+        let receivers = base.shared.parts.get(LabelsOfReceivers::default);
+        let mut all = receivers.0.lock();
+        all.entry(base.id.clone()).or_default().clone()
+    }
+
     /// The metrics of a job. Beyond the limit of labels, jobs share one.
     pub(super) fn metrics(&self, receiver: Arc<str>, job: Arc<str>, entry: Entry) -> ScrapeMetrics {
         let mut known = self.known.lock();
@@ -316,9 +327,21 @@ impl Drop for TargetHealth {
 #[cfg(test)]
 mod tests {
     use tidegate_pipeline::batch::Signal;
-    use tidegate_pipeline::component::testing::Sink;
+    use tidegate_pipeline::component::testing::{Sink, context};
 
     use super::*;
+
+    #[test]
+    fn a_rebuilt_receiver_counts_the_labels_of_earlier_ones() {
+        let base = context("receivers", "prometheus");
+        let labels = JobLabels::of(&base);
+        assert!(Arc::ptr_eq(&labels, &JobLabels::of(&base)));
+        let other = Context {
+            id: "prometheus/other".into(),
+            ..base
+        };
+        assert!(!Arc::ptr_eq(&labels, &JobLabels::of(&other)));
+    }
 
     #[test]
     fn jobs_beyond_the_limit_share_a_label() {

@@ -12,7 +12,7 @@ use tidegate_ring::Batch as Columns;
 
 use super::config::NixlConfig;
 use super::kinds::Selection;
-use super::metrics::Names;
+use super::left::{self, LeftSources};
 use super::ring::{self, DrainContext, PollOutcome, Ring};
 use crate::component::worker::Pause;
 use crate::component::{Context, Entry, Shared};
@@ -34,6 +34,8 @@ pub(super) struct Drain {
     poll_interval: Duration,
     watch: Watch,
     rings: BTreeMap<PathBuf, Ring>,
+    /// Where the sources of the rings stay after the end.
+    left: Arc<LeftSources>,
     refusals: BTreeMap<PathBuf, Refusal>,
     /// Room for both.
     kept: Kept,
@@ -49,19 +51,21 @@ struct Refusal {
 }
 
 impl Drain {
-    pub(super) fn new(config: &NixlConfig, base: &Context, entry: Entry) -> Self {
+    pub(super) fn new(config: &NixlConfig, base: &Context, entry: Entry, left: Arc<LeftSources>) -> Self {
         let hostname: Arc<str> = match config.hostname.as_str() {
             "" => rustix::system::uname().nodename().to_string_lossy().into(),
             configured => configured.into(),
         };
         let files = FileNames::new(&config.include, &config.exclude);
+        let (before, names) = left::succeed(base, &left);
         Self {
             context: DrainContext {
                 receiver: base.id.clone(),
                 entry,
                 selection: Selection::new(config),
                 hostname,
-                names: Names::default(),
+                names,
+                before: Some(before),
             },
             shared: base.shared.clone(),
             path: base.path.clone(),
@@ -69,13 +73,14 @@ impl Drain {
             poll_interval: config.poll_interval,
             watch: Watch::new(config.directories.clone(), files, config.scan_interval),
             rings: BTreeMap::new(),
+            left,
             refusals: BTreeMap::new(),
             kept: Kept::new(&base.shared.memory),
             columns: Columns::default(),
         }
     }
 
-    /// Until the worker is stopped; every ring is drained a last time then.
+    /// Until the worker is stopped; every ring is drained a last time then, and leaves its source.
     pub(super) fn run(&mut self, pause: &Pause) {
         loop {
             let now = Instant::now();
@@ -90,6 +95,8 @@ impl Drain {
             }
         }
         self.poll(Instant::now(), |_, _| true);
+        let rings = std::mem::take(&mut self.rings).into_iter();
+        self.left.add(rings.map(|(path, ring)| (path, ring.into_left())));
     }
 
     fn poll(&mut self, now: Instant, due: impl Fn(&Ring, Instant) -> bool) {
@@ -112,6 +119,8 @@ impl Drain {
                 self.open(path, now);
             }
         }
+        // Rings that are not there any more.
+        self.context.before = None;
         let rings = metrics::gauge!("tidegate_nixl_rings", "receiver" => self.context.receiver.clone());
         rings.set(self.rings.len() as f64);
         let unread = self
@@ -187,6 +196,7 @@ mod tests {
             &config,
             &context("receivers", "nixl"),
             sink.entry(Signal::Metrics),
+            Arc::default(),
         )
     }
 

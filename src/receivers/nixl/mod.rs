@@ -11,6 +11,7 @@
 pub mod config;
 mod drain;
 mod kinds;
+mod left;
 mod metrics;
 mod poll_interval;
 mod ring;
@@ -27,6 +28,7 @@ use crate::component::{
     Stability,
 };
 use config::NixlConfig;
+use left::LeftSources;
 
 /// The errors of `nixl`.
 const ERRORS: &[ErrorDoc] = &[
@@ -74,6 +76,7 @@ pub static FACTORY: ReceiverFactory = Factory {
             base: cx.base,
             entry,
             worker,
+            left: Arc::default(),
         }))
     },
 };
@@ -83,6 +86,8 @@ struct Nixl {
     base: Context,
     entry: Entry,
     worker: Worker,
+    /// The sources of its rings, once it has stopped.
+    left: Arc<LeftSources>,
 }
 
 impl Receiver for Nixl {}
@@ -91,7 +96,7 @@ impl Receiver for Nixl {}
 impl Lifecycle for Nixl {
     async fn start(&self) -> Result<(), ComponentError> {
         tracing::info!(receiver = %self.base.id, directories = ?self.config.directories, "watching directories");
-        let mut drain = drain::Drain::new(&self.config, &self.base, self.entry.clone());
+        let mut drain = drain::Drain::new(&self.config, &self.base, self.entry.clone(), self.left.clone());
         self.worker
             .start(move |pause| drain.run(pause))
             .map_err(|error| self.base.error(error.to_string()))

@@ -10,6 +10,7 @@ use tidegate_engine::{Attributes, Events, Lease, Scope, Source, SourceId, Values
 use tidegate_ring::{Batch as Columns, Error, KINDS, Mode, Options, Poll, Reader, Reset};
 
 use super::kinds::{Kinds, Selection};
+use super::left::{LeftSource, LeftSources};
 use super::metrics::{Names, RingMetrics};
 use super::poll_interval::PollInterval;
 use crate::batch::Batch;
@@ -42,7 +43,9 @@ pub(super) struct DrainContext {
     pub(super) entry: Entry,
     pub(super) selection: Selection,
     pub(super) hostname: Arc<str>,
-    pub(super) names: Names,
+    pub(super) names: Arc<Names>,
+    /// The sources of the receiver before this one, until the first look at the directories.
+    pub(super) before: Option<LeftSources>,
 }
 
 /// An open ring.
@@ -94,9 +97,12 @@ impl Ring {
         );
         let mut metrics = RingMetrics::new(&context.receiver, &agent, &context.names);
         metrics.opened(&reader);
+        let new = source(path, &agent, &context.hostname);
+        let before = context.before.as_ref();
+        let left = before.and_then(|before| before.take(path, reader.id(), &new));
         let now = Instant::now();
         Ok(Self {
-            source: Arc::new(source(path, &agent, &context.hostname)),
+            source: left.unwrap_or_else(|| Arc::new(new)),
             kinds: Kinds::new(),
             pace: PollInterval::new(poll),
             next_lock: now + LOCK_RETRY,
@@ -240,6 +246,16 @@ impl Ring {
     pub(super) fn bytes(&self) -> usize {
         let own_names = self.reader.names().len().saturating_sub(KINDS.len());
         BYTES + own_names * NAME_BYTES
+    }
+
+    /// The source, for the next receiver.
+    pub(super) fn into_left(self) -> LeftSource {
+        // A ring's own names are numbered in the order in which they come.
+        let is_plain = self.reader.names().len() == KINDS.len();
+        LeftSource {
+            file: is_plain.then(|| self.reader.id()),
+            source: self.source,
+        }
     }
 
     pub(super) fn path(&self) -> &Path {

@@ -7,12 +7,14 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use tidegate_engine::Source;
 use tidegate_ring::{Category, Event, Layout, Writer, inspect};
 
 use super::FACTORY;
 use super::config::NixlConfig;
-use crate::component::Receiver;
-use crate::component::testing::{Sink, eventually, settings};
+use crate::batch::Payload;
+use crate::component::testing::{Sink, context, eventually, settings};
+use crate::component::{Context, Receiver, ReceiverContext};
 
 const TX_BYTES: u16 = 0;
 const XFER_TIME: u16 = 6;
@@ -27,17 +29,48 @@ fn event(kind: u16, value: u64) -> Event {
 }
 
 async fn start(directory: &Path, options: &str, sink: &Arc<Sink>) -> Arc<dyn Receiver> {
+    start_in(&context("receivers", "nixl"), directory, options, sink).await
+}
+
+/// A receiver of the gateway of `base`.
+async fn start_in(base: &Context, directory: &Path, options: &str, sink: &Arc<Sink>) -> Arc<dyn Receiver> {
     let yaml = format!(
         "{{directories: [{}], poll_interval: 1ms{options}}}",
         directory.display()
     );
-    let receiver = (FACTORY.build)(&settings::<NixlConfig>(&yaml), sink.receiver_context("nixl")).unwrap();
+    let cx = ReceiverContext {
+        base: base.clone(),
+        ..sink.receiver_context("nixl")
+    };
+    let receiver = (FACTORY.build)(&settings::<NixlConfig>(&yaml), cx).unwrap();
     receiver.start().await.unwrap();
     receiver
 }
 
 async fn stop(receiver: Arc<dyn Receiver>) {
     receiver.stop(Instant::now() + Duration::from_secs(60)).await;
+}
+
+/// A reload that builds the receiver again with other options.
+async fn rebuild(
+    base: &Context,
+    old: Arc<dyn Receiver>,
+    directory: &Path,
+    options: &str,
+    sink: &Arc<Sink>,
+) -> Arc<dyn Receiver> {
+    old.stop(Instant::now() + Duration::from_secs(60)).await;
+    start_in(base, directory, options, sink).await
+}
+
+/// The source of each batch.
+fn sources(sink: &Sink) -> Vec<Arc<Source>> {
+    let batches = sink.batches().into_iter();
+    let sources = batches.map(|batch| match batch.payload {
+        Payload::Events(events) => events.source.clone(),
+        _ => panic!("events"),
+    });
+    sources.collect()
 }
 
 #[tokio::test]
@@ -190,4 +223,59 @@ async fn files_that_are_not_rings_are_left_alone_and_become_rings_later() {
     writer.push_all(&[event(TX_BYTES, 2)]);
     eventually("it is a ring now", || sink.items() == 2);
     stop(receiver).await;
+}
+
+#[tokio::test]
+async fn a_rebuilt_receiver_goes_on_with_the_sources_of_its_rings() {
+    let directory = tempfile::tempdir().unwrap();
+    let (base, sink) = (context("receivers", "nixl"), Sink::new());
+    let ring = |name| Writer::create(directory.path().join(name), Layout::V4, 8).unwrap();
+    let old = start_in(&base, directory.path(), "", &sink).await;
+    let mut stays = ring("stays");
+    stays.push_all(&[event(TX_BYTES, 1)]);
+    eventually("the first ring is drained", || sink.items() == 1);
+    let mut goes = ring("goes");
+    goes.push_all(&[event(TX_BYTES, 2)]);
+    eventually("the second ring is drained", || sink.items() == 2);
+    old.stop(Instant::now() + Duration::from_secs(60)).await;
+    let before = sources(&sink);
+    assert!(
+        before.iter().all(|source| !source.lease.is_ended()),
+        "a gateway that stops needs them"
+    );
+    fs::remove_file(directory.path().join("goes")).unwrap();
+    let new = start_in(&base, directory.path(), "", &sink).await;
+    drop(old);
+    stays.push_all(&[event(TX_BYTES, 3)]);
+    eventually("the new receiver drains it", || sink.items() == 3);
+    assert!(Arc::ptr_eq(&sources(&sink)[2], &before[0]));
+    assert!(!before[0].lease.is_ended());
+    assert!(before[1].lease.is_ended(), "its ring is gone");
+    stop(new).await;
+    assert!(before[0].lease.is_ended(), "nobody has taken it");
+}
+
+#[tokio::test]
+async fn other_labels_and_own_names_begin_other_sources() {
+    let directory = tempfile::tempdir().unwrap();
+    let (base, sink) = (context("receivers", "nixl"), Sink::new());
+    let mut ring = Writer::create(directory.path().join("a"), Layout::V1, 8).unwrap();
+    ring.push_all(&[event(TX_BYTES, 1)]);
+    let first = start_in(&base, directory.path(), "", &sink).await;
+    eventually("a batch of the first", || sink.items() == 1);
+    let second = rebuild(&base, first, directory.path(), ", hostname: other", &sink).await;
+    ring.push_all(&[event(TX_BYTES, 2)]);
+    ring.push_named("my_backend_event", Category::Backend, event(0, 9));
+    ring.flush();
+    eventually("events of the second", || sink.items() == 3);
+    let third = rebuild(&base, second, directory.path(), ", hostname: other", &sink).await;
+    ring.push_all(&[event(TX_BYTES, 3)]);
+    eventually("a batch of the third", || sink.items() == 4);
+    let all = sources(&sink);
+    let (first, last) = (&all[0], &all[all.len() - 1]);
+    assert!(first.lease.is_ended() && !last.lease.is_ended());
+    let second = &all[1];
+    assert!(second.id != first.id && second.id != last.id);
+    assert!(second.lease.is_ended(), "its kinds may have other numbers now");
+    stop(third).await;
 }
