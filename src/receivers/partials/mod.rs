@@ -31,11 +31,15 @@ use self::nodes::NodeFollower;
 use self::push::Pusher;
 use self::replica::{Replica, ReplicaSources};
 use crate::batch::Signal;
+use crate::component::shared::Phase;
 use crate::component::{
     Cluster, ComponentError, ConfigType, Context, DeltaTurn, Entry, ErrorDoc, Factory, Lifecycle, Receiver,
     ReceiverContext, ReceiverFactory, Stability,
 };
 use crate::watch::Watched;
+
+/// Why nobody may read a replica that stops with its gateway.
+const STOPPING: &str = "stopping";
 
 /// The errors of `partials`.
 const ERRORS: &[ErrorDoc] = &[
@@ -212,7 +216,9 @@ impl Lifecycle for Partials {
         self.base.shared.health.trouble(&self.base.path, None);
         nodes::clear(&self.base, &self.cluster);
         self.base.shared.health.confirm_by(&self.base.path, None);
-        self.hold(None);
+        // Exporters may drain for long. Until their end, they and the admin API have values of now, which get older.
+        let is_last = self.base.shared.health.phase() == Phase::Stopping;
+        self.hold(is_last.then_some(STOPPING));
     }
 }
 

@@ -17,8 +17,9 @@ use tokio::sync::watch;
 use super::claims::ClaimBoard;
 use super::config::PartialsReceiverConfig;
 use super::nodes::ExpectedNodes;
-use super::report;
 use super::shown::ShownSeries;
+use super::{STOPPING, report};
+use crate::component::shared::Phase;
 use crate::component::{Cluster, ComponentError, Context, unix_now};
 
 /// Interval of the sweeps, and of the reports.
@@ -238,6 +239,10 @@ impl Replica {
     /// show them may take long.
     fn hold(&self, status: &ReplicaStatus, now: UnixNanos, at: Instant) {
         let (health, path) = (&self.base.shared.health, &self.base.path);
+        if health.phase() == Phase::Stopping {
+            // This step may end after the stop of the receiver.
+            return health.hold(path, Some(STOPPING));
+        }
         let lag = Duration::from_nanos(now.saturating_sub(self.shown_as_of));
         let end = at.checked_add(self.max_lag.saturating_sub(lag));
         match (unready(status), end) {

@@ -75,6 +75,29 @@ async fn a_replica_is_held_until_it_has_read_the_store() {
 }
 
 #[tokio::test]
+async fn a_replica_of_a_gateway_that_stops_answers_nobody() {
+    let sink = Sink::new();
+    let cx = sink.receiver_context("partials");
+    let shared = cx.base.shared.clone();
+    add_cluster(&shared).set_engine(Some(Arc::new(LocalEngine::new())));
+    let settings = settings::<PartialsReceiverConfig>("{cluster: cluster}");
+    let receiver = Partials::new(settings.get(), cx).unwrap();
+    receiver.start().await.unwrap();
+    let ready = async {
+        while shared.health.unready().is_some() {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(60), ready)
+        .await
+        .expect("it catches up");
+    shared.health.enter(Phase::Stopping);
+    receiver.stop(Instant::now()).await;
+    let expected = "receivers::partials: stopping";
+    assert_eq!(shared.health.refusal().await.as_deref(), Some(expected));
+}
+
+#[tokio::test]
 async fn readers_wait_until_the_store_confirms_the_values() {
     let sink = Sink::new();
     let cx = sink.receiver_context("partials");
