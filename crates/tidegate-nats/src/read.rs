@@ -131,6 +131,8 @@ struct BatchReader<'a> {
     /// The list of subjects that was asked for.
     listing: Option<BoxFuture<'a, Result<Vec<String>, String>>>,
     confirmation: Confirmation<'a>,
+    /// The last answer to a question, which waits while the state machine is slow.
+    confirmed: Option<StoreEvent>,
 }
 
 impl<'a> BatchReader<'a> {
@@ -158,6 +160,7 @@ impl<'a> BatchReader<'a> {
             subjects: SubjectCheck::default(),
             listing: None,
             confirmation: Confirmation::new(&link.stream, shared.questions.asked()),
+            confirmed: None,
         }
     }
 
@@ -198,18 +201,20 @@ impl<'a> BatchReader<'a> {
                     }
                     None => is_open = false,
                 },
-                permit = events.reserve(), if !waiting.is_empty() => {
+                permit = events.reserve(), if self.confirmed.is_some() || !waiting.is_empty() => {
                     let permit = permit.map_err(|_| SESSION_END)?;
-                    if let Some(message) = waiting.pop_front() {
+                    if let Some(confirmed) = self.confirmed.take() {
+                        permit.send(confirmed);
+                    } else if let Some(message) = waiting.pop_front() {
                         permit.send(self.take(&message, asked)?);
                     }
                     self.report();
                     if self.is_over() {
                         return Ok(());
                     }
-                    self.confirm().await?;
+                    self.confirm();
                 }
-                () = self.confirmation.next(), if follows => self.confirm().await?,
+                () = self.confirmation.next(), if follows => self.confirm(),
                 Some(list) = OptionFuture::from(self.listing.as_mut()) => {
                     self.listing = None;
                     self.subjects.list(list?, self.begun);
@@ -217,7 +222,7 @@ impl<'a> BatchReader<'a> {
                     if self.is_over() {
                         return Ok(());
                     }
-                    self.confirm().await?;
+                    self.confirm();
                 }
             }
         }
@@ -263,17 +268,15 @@ impl<'a> BatchReader<'a> {
         Ok(StoreEvent::Read(self.id, stored))
     }
 
-    /// Answers a question, if all messages until then are given.
-    async fn confirm(&mut self) -> Result<(), String> {
+    /// Answers a question, if all messages until then are given. The answer goes before the next message: to wait for room
+    /// here would let the batch time out.
+    fn confirm(&mut self) {
         if self.scope != ReadScope::Everything || !self.subjects.is_complete() {
-            return Ok(());
+            return;
         }
-        let Some((question, delay)) = self.confirmation.reach(self.last) else {
-            return Ok(());
-        };
-        let confirmed = StoreEvent::Confirmed(self.id, delay, question);
-        let sent = self.events.send(confirmed).await;
-        sent.map_err(|_| SESSION_END.to_owned())
+        if let Some((question, delay)) = self.confirmation.reach(self.last) {
+            self.confirmed = Some(StoreEvent::Confirmed(self.id, delay, question));
+        }
     }
 
     /// Says that the read is current. While the state machine is slow, it does without.
