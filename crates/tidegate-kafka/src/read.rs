@@ -20,8 +20,11 @@ use crate::shared::{EngineState, Link};
 /// How long one poll waits.
 const POLL: Duration = Duration::from_millis(500);
 
-/// The same when somebody has asked for the ends of the log before: the next question must not wait long for its answer.
+/// The same for some time after a question for the ends of the log: the next question must not wait long for its answer.
 const QUESTION_POLL: Duration = Duration::from_millis(50);
+
+/// That time. Readers come more often than this. While nobody comes, each poll is a request to the brokers all the same.
+const QUESTION_TIME: Duration = Duration::from_mins(2);
 
 /// The same before the ends of the log are read. The end of a transaction has no record, so a poll does not end with it.
 const FIRST_POLL: Duration = Duration::from_millis(20);
@@ -117,11 +120,13 @@ impl ReadTask {
         let goal = ReadGoal::ask(client, &partitions, newest_question()).await;
         let mut goal = goal.map_err(failed)?;
         let mut worked = Instant::now();
+        // The time of the last question.
+        let mut questioned = (goal.question > 0).then_some(worked);
         // Until the first goal is reached.
         let mut newest = Some(NewestMessages::default());
         loop {
             let wait = match goal.is_reached {
-                true if newest_question() > 0 => QUESTION_POLL,
+                true if questioned.is_some_and(|at| at.elapsed() < QUESTION_TIME) => QUESTION_POLL,
                 true => POLL,
                 false => FIRST_POLL,
             };
@@ -163,7 +168,13 @@ impl ReadTask {
             }
             // A broker that does not answer is not current: the reader must not believe that it knows everything.
             match ReadGoal::ask(client, &partitions, newest_question()).await {
-                Ok(next) => (goal, worked) = (next, Instant::now()),
+                Ok(next) => {
+                    worked = Instant::now();
+                    if next.question > goal.question {
+                        questioned = Some(worked);
+                    }
+                    goal = next;
+                }
                 Err(error) if worked.elapsed() >= PATIENCE => return Err(failed(error)),
                 Err(error) => tracing::debug!(%error, "Kafka does not give the ends of the topic"),
             }
