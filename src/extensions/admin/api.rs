@@ -217,12 +217,15 @@ impl Api {
         let Some(route) = Route::at(&request.path) else {
             return nothing();
         };
-        if route.reads_data()
-            && let Some(why) = self.shared.health.refusal().await
-        {
-            return pages::busy(&why);
-        }
         let deadline = request.came + self.time_for(&request);
+        if route.reads_data() {
+            let refusal = self.shared.health.refusal();
+            match tokio::time::timeout_at(deadline.into(), refusal).await {
+                Ok(None) => {}
+                Ok(Some(why)) => return pages::busy(&why),
+                Err(_) => return self.refusal(&QueryError::Timeout.into()),
+            }
+        }
         request.patience = Patience::until(deadline);
         let kind = route.kind(&request);
         let is_refusable = kind == QueryKind::Heavy && route.cost != Cost::Diagnosis;

@@ -32,6 +32,34 @@ async fn a_heavy_query_without_memory_is_refused_and_takes_none_from_senders() {
     admin.stop(Instant::now() + Duration::from_secs(10)).await;
 }
 
+/// Values that the store never confirms.
+#[derive(Debug)]
+struct Unconfirmed;
+
+#[async_trait]
+impl crate::component::Confirm for Unconfirmed {
+    async fn confirm(&self) -> bool {
+        std::future::pending().await
+    }
+}
+
+#[tokio::test]
+async fn the_wait_for_the_store_ends_with_the_timeout_of_a_query() {
+    let (admin, _) = with_table("").await;
+    let health = &admin.base.shared.health;
+    health.confirm_by("receivers::partials", Some(Arc::new(Unconfirmed)));
+    let (status, answer) = get(&admin, "/api/v1/query?query=1&timeout=50ms").await;
+    assert_eq!(
+        (status, &answer["errorType"]),
+        (503, &json!("timeout")),
+        "{answer}"
+    );
+    assert_eq!(get(&admin, "/api/v1/status/buildinfo").await.0, 200);
+    health.confirm_by("receivers::partials", None);
+    assert_eq!(get(&admin, "/api/v1/query?query=1").await.0, 200);
+    admin.stop(Instant::now() + Duration::from_secs(10)).await;
+}
+
 #[tokio::test]
 async fn what_a_data_source_asks_for_is_answered_as_prometheus_does() {
     let (admin, table) = with_table("history: {interval: 10ms}").await;
