@@ -105,7 +105,7 @@ impl KnownSources {
         if self.edited.len() >= self.swept_at {
             self.edited.retain(|_, edited| !edited.is_gone());
             // So at least half of the sources that a sweep looks at are new.
-            self.swept_at = MIN_SWEPT.max(2 * self.edited.len());
+            self.swept_at = (2 * self.edited.len()).clamp(MIN_SWEPT, MAX_SOURCES);
         }
         if self.edited.len() >= MAX_SOURCES {
             self.edited.clear();
