@@ -215,10 +215,10 @@ impl Lifecycle for Partials {
         self.cluster.warn(&self.base.path, None);
         self.base.shared.health.trouble(&self.base.path, None);
         nodes::clear(&self.base, &self.cluster);
-        self.base.shared.health.confirm_by(&self.base.path, None);
         // Exporters may drain for long. Until their end, they and the admin API have values of now, which get older.
         let is_last = self.base.shared.health.phase() == Phase::Stopping;
         self.hold(is_last.then_some(STOPPING));
+        self.base.shared.health.confirm_by(&self.base.path, None);
     }
 }
 
