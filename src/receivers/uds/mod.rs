@@ -11,6 +11,7 @@ mod datagram;
 pub mod fuzz;
 mod kinds;
 pub mod proto;
+mod senders;
 mod session;
 mod silence;
 mod sink;
