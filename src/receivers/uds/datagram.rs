@@ -18,10 +18,11 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use super::config::DatagramConfig;
-use super::senders::Senders;
+use super::senders::{LeftSenders, Senders};
 use super::sink::EventSink;
-use crate::component::unix_now;
+use crate::component::{Context, unix_now};
 use crate::net::{Credentials, ListenError, SocketFile};
+use crate::receivers::left::{self, Left};
 
 /// Events drained before they are pushed although more datagrams wait: bounds memory and keeps values fresh.
 const MAX_DRAIN_EVENTS: usize = 16 << 10;
@@ -36,19 +37,26 @@ pub(super) struct Task {
 }
 
 impl Task {
-    /// Binds the socket and begins to read.
-    pub(super) fn start(config: &DatagramConfig, sink: Arc<EventSink>) -> Result<Self, ListenError> {
+    /// Binds the socket and begins to read. `left`: where the senders stay after the end.
+    pub(super) fn start(
+        config: &DatagramConfig,
+        sink: Arc<EventSink>,
+        base: &Context,
+        left: Arc<Left<LeftSenders>>,
+    ) -> Result<Self, ListenError> {
         let (socket, file) = SocketFile::create(&config.path, &config.file(), SocketType::DGRAM, |path| {
             let socket = StdDatagram::bind(path)?;
             socket.set_nonblocking(true)?;
             set_socket_passcred(&socket, config.wants_credentials())?;
             UnixDatagram::from_std(socket)
         })?;
+        // A receiver that can't listen takes no senders: the next one may.
+        let before = left::succeed(base, &left);
         let stopping = CancellationToken::new();
         let reader = Reader {
             socket,
             buffer: vec![0; config.max_datagram_size.as_usize()].into(),
-            senders: Senders::new(config, sink.clone()),
+            senders: Senders::new(config, sink.clone(), before, left),
             sink,
             stopping: stopping.clone(),
         };

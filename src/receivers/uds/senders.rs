@@ -2,7 +2,10 @@
 
 //! The senders of the datagram socket: their sources, their kinds, and their events until the next push.
 
+use std::mem;
+use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use foldhash::{HashMap, HashMapExt};
 use tidegate_engine::{Events, Instrument, Source, UnixNanos, Values, clock};
@@ -16,6 +19,7 @@ use super::source::new_source;
 use super::statsd::{self, Line, LineError, Type};
 use crate::component::unix_now;
 use crate::net::{Credentials, SocketFileConfig};
+use crate::receivers::left::Left;
 
 /// The most senders that are distinguished. Beyond it, the one that is silent for longest is forgotten.
 const MAX_SENDERS: usize = 1024;
@@ -28,17 +32,59 @@ const SECOND_NS: u64 = 1_000_000_000;
 
 /// The senders of this socket: only one, unless credentials distinguish them.
 pub(super) struct Senders {
-    senders: HashMap<Option<Credentials>, Sender>,
+    senders: SendersByProcess,
+    settings: SenderSettings,
     max_kinds: u16,
-    counter: Instrument,
     /// The restrictions on senders.
     file: SocketFileConfig,
-    /// Whether senders are distinguished.
-    by_process: bool,
     sink: Arc<EventSink>,
     pub(super) pending_events: usize,
     /// The bytes of all senders' kinds.
     kinds_bytes: usize,
+    /// Where the senders stay after the end.
+    left: Arc<Left<LeftSenders>>,
+}
+
+type SendersByProcess = HashMap<Option<Credentials>, Sender>;
+
+/// The settings that make other senders, or give their kinds another meaning.
+#[derive(Clone, PartialEq, Eq)]
+struct SenderSettings {
+    path: PathBuf,
+    source_timeout: Duration,
+    /// The instrument of counters.
+    counter: Instrument,
+    /// Whether senders are distinguished.
+    by_process: bool,
+}
+
+/// The senders of a receiver that has stopped. Senders that no other receiver takes end.
+pub(super) struct LeftSenders {
+    settings: SenderSettings,
+    senders: SendersByProcess,
+}
+
+impl LeftSenders {
+    /// The senders that `goes_on` selects, if the settings are the same. The others end.
+    fn take(
+        mut self,
+        settings: &SenderSettings,
+        mut goes_on: impl FnMut(Option<Credentials>, &mut Sender) -> bool,
+    ) -> SendersByProcess {
+        if self.settings != *settings {
+            return SendersByProcess::new();
+        }
+        let selected = self
+            .senders
+            .extract_if(|process, sender| goes_on(*process, sender));
+        selected.collect()
+    }
+}
+
+impl Drop for LeftSenders {
+    fn drop(&mut self) {
+        self.senders.values().for_each(|sender| sender.source.lease.end());
+    }
 }
 
 struct Sender {
@@ -58,21 +104,38 @@ struct Columns {
 }
 
 impl Senders {
-    pub(super) fn new(config: &DatagramConfig, sink: Arc<EventSink>) -> Self {
-        let counter = if config.is_monotonic_counter {
-            Instrument::Counter
-        } else {
-            Instrument::UpDownCounter
-        };
-        Self {
-            senders: HashMap::new(),
-            max_kinds: config.max_kinds.get(),
-            counter,
-            file: config.file(),
+    /// The senders of the receiver `before` this one go on. `left`: where these stay after the end.
+    pub(super) fn new(
+        config: &DatagramConfig,
+        sink: Arc<EventSink>,
+        before: Option<LeftSenders>,
+        left: Arc<Left<LeftSenders>>,
+    ) -> Self {
+        let settings = SenderSettings {
+            path: config.path.clone(),
+            source_timeout: sink.source_timeout,
+            counter: if config.is_monotonic_counter {
+                Instrument::Counter
+            } else {
+                Instrument::UpDownCounter
+            },
             by_process: config.peer_credentials,
+        };
+        let (file, max_kinds) = (config.file(), config.max_kinds.get());
+        let goes_on = |process: Option<Credentials>, sender: &mut Sender| {
+            let is_allowed = !config.peer_credentials || file.allows(process);
+            is_allowed && sender.kinds.set_max(max_kinds)
+        };
+        let senders = before.map_or_else(HashMap::new, |before| before.take(&settings, goes_on));
+        Self {
+            kinds_bytes: senders.values().map(|sender| sender.kinds.bytes()).sum(),
+            senders,
+            settings,
+            max_kinds,
+            file,
             sink,
             pending_events: 0,
-            kinds_bytes: 0,
+            left,
         }
     }
 
@@ -87,7 +150,8 @@ impl Senders {
             datagram
         };
         let (sink, mut taken) = (self.sink.clone(), 0);
-        let sender = self.sender(received.sender.filter(|_| self.by_process), now);
+        let process = received.sender.filter(|_| self.settings.by_process);
+        let sender = self.sender(process, now);
         let before = sender.kinds.bytes();
         for line in whole.split(|byte| *byte == b'\n') {
             let line = line.strip_suffix(b"\r").unwrap_or(line);
@@ -119,12 +183,15 @@ impl Senders {
         if self.senders.len() >= MAX_SENDERS && !self.senders.contains_key(&credentials) {
             self.forget_the_most_silent();
         }
-        let (timeout, counter, max_kinds) = (self.sink.source_timeout, self.counter, self.max_kinds);
+        let (settings, max_kinds) = (&self.settings, self.max_kinds);
         let account = &self.sink.shared.memory;
-        let sender = self.senders.entry(credentials).or_insert_with(|| Sender {
-            source: Arc::new(new_source(&proto::Source::default(), credentials, timeout)),
-            kinds: Kinds::new(max_kinds, counter, account),
-            columns: Columns::default(),
+        let sender = self.senders.entry(credentials).or_insert_with(|| {
+            let source = new_source(&proto::Source::default(), credentials, settings.source_timeout);
+            Sender {
+                source: Arc::new(source),
+                kinds: Kinds::new(max_kinds, settings.counter, account),
+                columns: Columns::default(),
+            }
         });
         sender.source.lease.touch(now);
         sender
@@ -155,6 +222,16 @@ impl Senders {
             .filter(|sender| !sender.columns.kinds.is_empty())
             .map(|sender| sender.flush(now))
             .collect()
+    }
+}
+
+impl Drop for Senders {
+    fn drop(&mut self) {
+        let senders = mem::take(&mut self.senders);
+        self.left.put(LeftSenders {
+            settings: self.settings.clone(),
+            senders,
+        });
     }
 }
 
@@ -234,7 +311,7 @@ impl Sender {
     }
 
     fn flush(&mut self, now: UnixNanos) -> Events {
-        let columns = std::mem::take(&mut self.columns);
+        let columns = mem::take(&mut self.columns);
         Events {
             source: self.source.clone(),
             schema: self.kinds.schema(),

@@ -3,6 +3,7 @@
 //! Both sockets with real peers, into a sink that refuses on request.
 
 mod datagrams;
+mod rebuilt;
 
 use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
