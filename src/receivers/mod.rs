@@ -7,6 +7,7 @@
 mod globs;
 pub mod kafka;
 mod kept;
+mod left;
 mod message_attributes;
 mod messages;
 pub mod nats;

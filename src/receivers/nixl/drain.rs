@@ -12,11 +12,13 @@ use tidegate_ring::Batch as Columns;
 
 use super::config::NixlConfig;
 use super::kinds::Selection;
-use super::left::{self, LeftSources};
+use super::left::LeftSources;
+use super::metrics::Names;
 use super::ring::{self, DrainContext, PollOutcome, Ring};
 use crate::component::worker::Pause;
 use crate::component::{Context, Entry, Shared};
 use crate::receivers::kept::{self, Kept};
+use crate::receivers::left::{self, Left};
 use crate::receivers::watch::{FileNames, Watch};
 
 /// The pause before another attempt at a file that could not be opened, after its report.
@@ -35,7 +37,7 @@ pub(super) struct Drain {
     watch: Watch,
     rings: BTreeMap<PathBuf, Ring>,
     /// Where the sources of the rings stay after the end.
-    left: Arc<LeftSources>,
+    left: Arc<Left<LeftSources>>,
     refusals: BTreeMap<PathBuf, Refusal>,
     /// Room for both.
     kept: Kept,
@@ -51,21 +53,25 @@ struct Refusal {
 }
 
 impl Drain {
-    pub(super) fn new(config: &NixlConfig, base: &Context, entry: Entry, left: Arc<LeftSources>) -> Self {
+    pub(super) fn new(
+        config: &NixlConfig,
+        base: &Context,
+        entry: Entry,
+        left: Arc<Left<LeftSources>>,
+    ) -> Self {
         let hostname: Arc<str> = match config.hostname.as_str() {
             "" => rustix::system::uname().nodename().to_string_lossy().into(),
             configured => configured.into(),
         };
         let files = FileNames::new(&config.include, &config.exclude);
-        let (before, names) = left::succeed(base, &left);
         Self {
             context: DrainContext {
                 receiver: base.id.clone(),
                 entry,
                 selection: Selection::new(config),
                 hostname,
-                names,
-                before: Some(before),
+                names: Names::of(base),
+                before: left::succeed(base, &left),
             },
             shared: base.shared.clone(),
             path: base.path.clone(),
@@ -96,7 +102,8 @@ impl Drain {
         }
         self.poll(Instant::now(), |_, _| true);
         let rings = std::mem::take(&mut self.rings).into_iter();
-        self.left.add(rings.map(|(path, ring)| (path, ring.into_left())));
+        let sources = rings.map(|(path, ring)| (path, ring.into_left()));
+        self.left.put(LeftSources::new(sources));
     }
 
     fn poll(&mut self, now: Instant, due: impl Fn(&Ring, Instant) -> bool) {
@@ -135,7 +142,7 @@ impl Drain {
         if !self.kept.take(ring::BYTES + kept::note(&path), now) {
             return self.refuse(&path, kept::MEMORY, &kept::no_room(&path), now);
         }
-        match Ring::open(&path, self.consume, self.poll_interval, &self.context) {
+        match Ring::open(&path, self.consume, self.poll_interval, &mut self.context) {
             Ok(ring) => {
                 let receiver = &*self.context.receiver;
                 tracing::debug!(receiver, agent = ring.agent(), path = %ring.path().display(), "draining");

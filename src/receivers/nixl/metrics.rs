@@ -2,12 +2,14 @@
 
 //! The gateway's own metrics of each ring.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use metrics::{Gauge, Label};
 use parking_lot::Mutex;
 use tidegate_ring::{Error, Mode, Reader, Reset};
+
+use crate::component::Context;
 
 /// Rings that have series of their own; those of further names share one.
 const MAX_NAMED: usize = 1_000;
@@ -18,7 +20,18 @@ const OTHERS: &str = "(others)";
 #[derive(Default)]
 pub(super) struct Names(Mutex<HashSet<Arc<str>>>);
 
+/// The names of all receivers of a gateway, by the paths of these.
+#[derive(Default)]
+struct NamesOfReceivers(Mutex<HashMap<Arc<str>, Arc<Names>>>);
+
 impl Names {
+    /// The names of a receiver. They stay when a reload builds the receiver again, as the metrics do.
+    pub(super) fn of(base: &Context) -> Arc<Self> {
+        let receivers = base.shared.parts.get(NamesOfReceivers::default);
+        let mut all = receivers.0.lock();
+        all.entry(base.path.clone()).or_default().clone()
+    }
+
     fn label(&self, ring: &Arc<str>) -> Arc<str> {
         let mut names = self.0.lock();
         if names.len() < MAX_NAMED || names.contains(ring) {
@@ -145,6 +158,19 @@ impl RingMetrics {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::component::testing::context;
+
+    #[test]
+    fn names_of_rings_stay_when_a_receiver_is_rebuilt() {
+        let base = context("receivers", "nixl");
+        let first = Names::of(&base);
+        assert!(Arc::ptr_eq(&first, &Names::of(&base)));
+        let other = Context {
+            path: "receivers::nixl/other".into(),
+            ..base
+        };
+        assert!(!Arc::ptr_eq(&first, &Names::of(&other)));
+    }
 
     #[test]
     fn names_beyond_the_cap_share_one() {

@@ -27,6 +27,7 @@ use crate::component::{
     ComponentError, ConfigType, Context, Entry, ErrorDoc, Factory, Lifecycle, Receiver, ReceiverFactory,
     Stability,
 };
+use crate::receivers::left::Left;
 use config::NixlConfig;
 use left::LeftSources;
 
@@ -87,7 +88,7 @@ struct Nixl {
     entry: Entry,
     worker: Worker,
     /// The sources of its rings, once it has stopped.
-    left: Arc<LeftSources>,
+    left: Arc<Left<LeftSources>>,
 }
 
 impl Receiver for Nixl {}

@@ -75,7 +75,7 @@ impl Ring {
         path: &Path,
         consume: bool,
         poll: Duration,
-        context: &DrainContext,
+        context: &mut DrainContext,
     ) -> Result<Self, Error> {
         let reader = Reader::open(
             path,
@@ -98,7 +98,7 @@ impl Ring {
         let mut metrics = RingMetrics::new(&context.receiver, &agent, &context.names);
         metrics.opened(&reader);
         let new = source(path, &agent, &context.hostname);
-        let before = context.before.as_ref();
+        let before = context.before.as_mut();
         let left = before.and_then(|before| before.take(path, reader.id(), &new));
         let now = Instant::now();
         Ok(Self {

@@ -79,6 +79,12 @@ impl Kinds {
         self.max
     }
 
+    /// Sets the most kinds. Returns false if there are more already.
+    pub(super) fn set_max(&mut self, max: u16) -> bool {
+        self.max = max;
+        self.schema.kinds.len() <= usize::from(max)
+    }
+
     /// The instrument of counters.
     pub(super) fn counter(&self) -> Instrument {
         self.counter
@@ -230,6 +236,16 @@ mod tests {
             );
         }
         assert!(kinds.by_spelling.len() <= 2 * SPELLINGS_PER_KIND);
+    }
+
+    #[test]
+    fn another_maximum_fits_if_it_is_not_below_the_known_kinds() {
+        let mut kinds = kinds(1);
+        assert_eq!(index(&mut kinds, "a:1|c"), Ok(0));
+        assert_eq!(index(&mut kinds, "b:1|c"), Err(NoKind::TooMany));
+        assert!(kinds.set_max(2));
+        assert_eq!(index(&mut kinds, "b:1|c"), Ok(1));
+        assert!(!kinds.set_max(1));
     }
 
     #[test]

@@ -11,6 +11,7 @@ mod datagram;
 pub mod fuzz;
 mod kinds;
 pub mod proto;
+mod senders;
 mod session;
 mod silence;
 mod sink;
@@ -32,7 +33,9 @@ use crate::component::{
 };
 use crate::net::errors::SOCKET_ERRORS;
 use crate::net::{ConnectionLimits, Endpoint, Listener, Server};
+use crate::receivers::left::Left;
 use config::{DatagramConfig, StreamConfig, UdsConfig};
+use senders::LeftSenders;
 use sink::EventSink;
 
 /// The errors of `uds`.
@@ -80,6 +83,8 @@ struct Uds {
     base: Context,
     sink: Arc<EventSink>,
     running: Mutex<RunningTasks>,
+    /// The senders of datagrams, once it has stopped.
+    left: Arc<Left<LeftSenders>>,
 }
 
 /// The running tasks from `start`, for `stop`.
@@ -98,6 +103,7 @@ impl Uds {
             config,
             base: cx.base.clone(),
             running: Mutex::default(),
+            left: Arc::default(),
         })
     }
 
@@ -113,7 +119,8 @@ impl Uds {
     }
 
     fn start_datagram(&self, config: &DatagramConfig) -> Result<datagram::Task, ComponentError> {
-        datagram::Task::start(config, self.sink.clone()).map_err(|error| self.base.error(error.to_string()))
+        let task = datagram::Task::start(config, self.sink.clone(), &self.base, self.left.clone());
+        task.map_err(|error| self.base.error(error.to_string()))
     }
 }
 

@@ -7,12 +7,14 @@ use std::time::Duration;
 
 use opentelemetry_proto::tonic::common::v1::any_value::Value as Inside;
 use opentelemetry_proto::tonic::common::v1::{AnyValue, KeyValue};
+use parking_lot::Mutex;
 use prost::Message;
 use tidegate_engine::{EventKind, Events, Instrument, Schema, Source, UnixNanos, Values};
 
 use super::proto;
 use super::source::new_source;
 use crate::batch::convert::attributes_from_proto;
+use crate::component::Held;
 use crate::net::Credentials;
 
 /// Sources that a connection may declare: a relay speaks for the processes of a node.
@@ -172,6 +174,18 @@ impl Drop for Session {
     /// The connection is gone, and its sources with it.
     fn drop(&mut self) {
         self.sources.iter().for_each(|(_, source)| source.lease.end());
+    }
+}
+
+/// The sessions of connections that end because the receiver stops, with the reservations of their declarations. Their sources
+/// end with the receiver: a gateway that stops drops it after the last export of all processors.
+#[derive(Default)]
+pub(super) struct StoppedSessions(Mutex<Vec<(Session, Held)>>);
+
+impl StoppedSessions {
+    /// Keeps a session.
+    pub(super) fn add(&self, session: Session, declared: Held) {
+        self.0.lock().push((session, declared));
     }
 }
 

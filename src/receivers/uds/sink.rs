@@ -9,6 +9,7 @@ use parking_lot::Mutex;
 use tidegate_engine::Events;
 use tokio_util::sync::CancellationToken;
 
+use super::session::StoppedSessions;
 use crate::batch::Batch;
 use crate::component::worker::Slot;
 use crate::component::{Ceiling, Context, Entry, Held, PushOutcome, Refused, Shared};
@@ -31,6 +32,8 @@ pub(super) struct EventSink {
     pub(super) entry: Entry,
     pub(super) shared: Arc<Shared>,
     pub(super) source_timeout: Duration,
+    /// The sessions of the stream socket, once the receiver has stopped.
+    pub(super) stopped: StoppedSessions,
     receiver: Arc<str>,
     throttle: Mutex<LogThrottle>,
 }
@@ -50,6 +53,7 @@ impl EventSink {
             entry,
             shared: base.shared.clone(),
             source_timeout,
+            stopped: StoppedSessions::default(),
             receiver: base.id.clone(),
             throttle: Mutex::default(),
         }

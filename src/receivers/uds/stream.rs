@@ -311,6 +311,15 @@ impl Serving {
     }
 }
 
+impl Drop for Serving {
+    /// The sources end with the connection, or with a receiver that stops.
+    fn drop(&mut self) {
+        if self.stopping.is_cancelled() {
+            self.sink.stopped.add(self.session.lend(), self.declared.take());
+        }
+    }
+}
+
 fn acceptance(sound: usize, flawed: usize, why: &str, outcome: PushOutcome) -> EventAck {
     let unwanted = outcome.rejected_items.min(sound);
     let message = if flawed > 0 {

@@ -3,6 +3,7 @@
 //! Both sockets with real peers, into a sink that refuses on request.
 
 mod datagrams;
+mod rebuilt;
 
 use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
@@ -297,12 +298,16 @@ async fn what_was_sent_before_the_stop_still_gets_in() {
     gateway.stop().await;
     assert_eq!(gateway.sink.items(), 102);
     assert!(!gateway.path("stream").exists() && !gateway.path("datagram").exists());
+    let (events, memory) = (gateway.all_events(), gateway.memory.clone());
+    let is_ended = |events: &Arc<Events>| events.source.lease.is_ended();
     assert!(
-        gateway
-            .all_events()
-            .iter()
-            .any(|events| events.source.lease.is_ended())
+        !events.iter().any(is_ended),
+        "the last exports of processors count them"
     );
+    assert!(memory.reserved_bytes() > 0, "what is kept is counted");
+    drop(gateway);
+    assert!(events.iter().all(is_ended));
+    assert_eq!(memory.reserved_bytes(), 0);
 }
 
 #[tokio::test]

@@ -82,6 +82,8 @@ pub enum ReloadError {
 struct Failed {
     error: ReloadError,
     has_stopped: bool,
+    /// The receivers that have stopped. Those of the old plan take what they have left.
+    receivers: Vec<GraphMember>,
 }
 
 impl Failed {
@@ -89,6 +91,7 @@ impl Failed {
         Self {
             error,
             has_stopped: false,
+            receivers: Vec::new(),
         }
     }
 
@@ -96,6 +99,7 @@ impl Failed {
         Self {
             error: error.into(),
             has_stopped: true,
+            receivers: Vec::new(),
         }
     }
 }
@@ -141,6 +145,7 @@ impl Running {
         } else {
             None
         };
+        drop(failed.receivers);
         // A failed handover holds pushes until the old graph is whole again.
         self.shared.wiring.resume();
         if let Some(again) = again {
@@ -331,7 +336,10 @@ impl Running {
             if let Err(error) = start_within(&member, START).await {
                 let failed = std::slice::from_ref(&member);
                 stop_all(failed, &self.shared, Instant::now() + HANDOVER).await;
-                return Err(Failed::late(error));
+                return Err(Failed {
+                    receivers: change.receivers,
+                    ..Failed::late(error)
+                });
             }
             member.publish(&self.shared);
             self.members.push(member);

@@ -3,10 +3,11 @@
 //! Reloads that are refused, and the names and the history that queries have after a reload.
 
 use std::net::{SocketAddr, TcpListener};
+use std::os::unix::net::UnixDatagram;
 use std::path::Path;
 
 use async_trait::async_trait;
-use tidegate_engine::{Attributes, Data, Value, clock};
+use tidegate_engine::{Attributes, Data, Number, Value, clock};
 use tidegate_promql::{Instant as Answer, NAME, Query};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
@@ -244,6 +245,53 @@ service:
     assert_eq!(running.paths(), paths);
     let statuses = [status(page, "a").await, status(page, "b").await];
     assert_eq!(statuses, ["200", "401"], "the page has the old token");
+    running.stop(DRAIN).await;
+}
+
+/// Waits until a table has the gauge `depth` with this value.
+async fn until_depth_is(expected: f64, shared: &Shared) {
+    let deadline = Instant::now() + Duration::from_secs(60);
+    loop {
+        let mut is_there = false;
+        for table in shared.tables.list() {
+            table.read(unix_now(), &mut |reading| {
+                let value = reading.value.number().map(Number::as_f64);
+                is_there |= &*reading.series.metric.name == "depth" && value == Some(expected);
+            });
+        }
+        if is_there {
+            return;
+        }
+        assert!(Instant::now() < deadline, "the depth is not {expected}");
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+}
+
+/// The old receiver of datagrams has stopped when the other receiver fails. The new one has not started yet.
+#[tokio::test]
+async fn a_failed_reload_keeps_the_gauges_of_senders() {
+    let (folder, (_listener, taken)) = (tempfile::tempdir().unwrap(), taken());
+    let socket = folder.path().join("statsd.sock");
+    let of = |mode: &str, address: &str| {
+        plan(&format!(
+            "receivers:
+  otlp: {{protocols: {{http: {{endpoint: \"{address}\"}}}}}}
+  uds: {{datagram: {{path: {}, mode: \"{mode}\"}}}}
+processors: {{aggregate: {{rules: [{{match: {{name: depth}}}}]}}}}
+exporters: {{nop: {{}}}}
+service: {{pipelines: {{metrics: {{receivers: [otlp, uds], processors: [aggregate], exporters: [nop]}}}}}}",
+            socket.display()
+        ))
+    };
+    let (from, to) = (of("0660", "127.0.0.1:0"), of("0600", &taken.to_string()));
+    let shared = Arc::new(Shared::default());
+    let mut running = run(&from, &shared).await;
+    let sender = UnixDatagram::unbound().unwrap();
+    sender.send_to(b"depth:5|g", &socket).unwrap();
+    until_depth_is(5.0, &shared).await;
+    fails(&mut running, &from, &to, taken).await;
+    sender.send_to(b"depth:+1|g", &socket).unwrap();
+    until_depth_is(6.0, &shared).await;
     running.stop(DRAIN).await;
 }
 

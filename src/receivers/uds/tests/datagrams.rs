@@ -139,7 +139,8 @@ async fn a_datagram_beyond_the_limit_keeps_its_whole_lines() {
         Duration::from_secs(9),
     ));
     let config = settings::<UdsConfig>(&yaml).get::<UdsConfig>();
-    let task = datagram::Task::start(config.datagram.as_ref().unwrap(), event_sink).unwrap();
+    let datagram = config.datagram.as_ref().unwrap();
+    let task = datagram::Task::start(datagram, event_sink, &cx.base, Arc::default()).unwrap();
     let socket = sender(&path);
     socket.send(b"a:1|c\nb:2|c\nlong.name:3|c").unwrap();
     socket.send(b"c:1|c\na:5|c").unwrap();
