@@ -169,7 +169,7 @@ impl PartitionCheck {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
+    use std::time::{Duration, Instant};
 
     use super::*;
     use crate::testing::{Broker, sender_config};
@@ -295,7 +295,7 @@ mod tests {
                 time: NOW,
             };
             reader.event(StoreEvent::Read(id, stored), NOW);
-            reader.event(StoreEvent::Current(id, Duration::ZERO), NOW);
+            reader.event(StoreEvent::Current(id, Duration::ZERO, Instant::now()), NOW);
             let is_ready = reader.is_ready(NOW) && reader.mismatch().is_none();
             (
                 is_ready,
@@ -329,7 +329,7 @@ mod tests {
                 time: NOW,
             };
             reader.event(StoreEvent::Read(id, stored), NOW);
-            reader.event(StoreEvent::Current(id, Duration::ZERO), NOW);
+            reader.event(StoreEvent::Current(id, Duration::ZERO, Instant::now()), NOW);
             assert_eq!(reader.is_ready(NOW), is_equal);
             assert_eq!(reader.mismatch().is_none(), is_equal);
             let mut leader = ClusterLeader::new(LeaderConfig::new("c", "a"));

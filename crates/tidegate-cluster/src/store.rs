@@ -5,7 +5,7 @@
 //! The store keeps the last message of each subject. It gives each message of a read at least once, in any order. If a
 //! read breaks off, the engine starts it again.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use tidegate_engine::UnixNanos;
@@ -131,7 +131,9 @@ pub enum StoreEvent {
     ///
     /// The time for which the read was behind at most: it may have missed a message that was replaced twice in this time. Zero:
     /// it has missed none of those that came while it read, for example because it reads a log.
-    Current(CallId, Duration),
+    ///
+    /// When the engine said it: the event waits while the state machine is slow, and says nothing of this time.
+    Current(CallId, Duration, Instant),
     /// A read has given all that the store had when this question of [`StoreQuestions`](crate::StoreQuestions) was asked. The
     /// time is that of [`Self::Current`].
     Confirmed(CallId, Duration, u64),

@@ -153,8 +153,9 @@ impl ReadTask {
                 if self.scope == ReadScope::Retained {
                     return Ok(StoreReply::ReadEnd);
                 }
-                if goal.is_current(Instant::now()) {
-                    self.send(StoreEvent::Current(self.id, Duration::ZERO)).await;
+                let now = Instant::now();
+                if goal.is_current(now) {
+                    self.send(StoreEvent::Current(self.id, Duration::ZERO, now)).await;
                 }
                 if goal.question > 0 {
                     let confirmed = StoreEvent::Confirmed(self.id, Duration::ZERO, goal.question);

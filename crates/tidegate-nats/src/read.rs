@@ -281,14 +281,15 @@ impl<'a> BatchReader<'a> {
 
     /// Says that the read is current. While the state machine is slow, it does without.
     fn report(&mut self) {
-        let progress = self.goals.reach(self.given, Instant::now());
+        let now = Instant::now();
+        let progress = self.goals.reach(self.given, now);
         let is_reached = progress != GoalProgress::Waiting;
         if is_reached && !self.subjects.is_complete() && self.listing.is_none() {
             let filter = subject_filter(&self.shared.cluster, self.scope);
             self.listing = Some(list_subjects(self.stream, filter).boxed());
         }
         // A short read has all that there was at its begin.
-        let is_listed = self.subjects.take_listed(Instant::now(), MAX_ANSWER_AGE);
+        let is_listed = self.subjects.take_listed(now, MAX_ANSWER_AGE);
         let delay = match progress {
             GoalProgress::Current(time) if self.subjects.is_complete() => Some(time),
             _ => None,
@@ -296,7 +297,9 @@ impl<'a> BatchReader<'a> {
         let delay = if is_listed { Some(Duration::ZERO) } else { delay };
         if let Some(delay) = delay.filter(|_| self.scope == ReadScope::Everything) {
             self.shared.reads.note_current();
-            let _ = self.events.try_send(StoreEvent::Current(self.id, delay));
+            let _ = self
+                .events
+                .try_send(StoreEvent::Current(self.id, delay, now.into_std()));
         }
     }
 }

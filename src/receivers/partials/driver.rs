@@ -11,7 +11,6 @@ use tokio::sync::mpsc::Receiver;
 use tokio::time::{MissedTickBehavior, interval};
 
 use super::replica::{Replica, ReplicaCalls, ReplicaInput};
-use crate::component::unix_now;
 use crate::component::worker::in_background;
 
 /// Interval at which a replica looks at the time: the merged series are shown this late at most.
@@ -33,16 +32,9 @@ impl ReplicaDriver {
     pub(super) async fn run(mut self) {
         let mut ticks = interval(TICK);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
-        // No event waited then: the next ones are not older.
-        let mut empty_at = unix_now();
         loop {
-            if self.reader.events.is_empty() {
-                empty_at = unix_now();
-            }
             let input = tokio::select! {
-                events = next_events(&mut self.reader.events) => {
-                    events.map(|events| ReplicaInput::Read(events, empty_at))
-                }
+                events = next_events(&mut self.reader.events) => events.map(ReplicaInput::Read),
                 events = next_events(&mut self.leader.events) => events.map(ReplicaInput::Lead),
                 _ = ticks.tick() => Some(ReplicaInput::Tick),
             };

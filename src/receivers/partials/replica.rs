@@ -33,8 +33,8 @@ const CALLS_AT_ONCE: usize = 64;
 
 /// What happens to a replica.
 pub(super) enum ReplicaInput {
-    /// Events of the session of the reader, and the time when none of them was there yet.
-    Read(Vec<StoreEvent>, UnixNanos),
+    /// Events of the session of the reader.
+    Read(Vec<StoreEvent>),
     /// Events of the session of the leader.
     Lead(Vec<StoreEvent>),
     /// Time has passed.
@@ -137,15 +137,17 @@ impl Replica {
 
     /// Takes an input, and gives the calls that are due then. It may take long.
     pub(super) fn step(&mut self, input: ReplicaInput) -> ReplicaCalls {
-        let now = unix_now();
+        let (now, begun) = (unix_now(), Instant::now());
         match input {
-            ReplicaInput::Read(events, not_before) => {
-                events.into_iter().for_each(|event| {
-                    // Where a slow replica lets it wait, it says nothing of the present.
-                    let is_current = matches!(event, StoreEvent::Current(..));
-                    self.reader
-                        .event(event, if is_current { not_before.min(now) } else { now });
-                });
+            ReplicaInput::Read(events) => {
+                for event in events {
+                    // A replica that is slow takes it late. It says nothing of the time since then.
+                    let waited = match event {
+                        StoreEvent::Current(_, _, said) => begun.saturating_duration_since(said),
+                        _ => Duration::ZERO,
+                    };
+                    self.reader.event(event, now.saturating_sub(nanos(waited)));
+                }
                 self.show_confirmed(now);
             }
             ReplicaInput::Lead(events) => events
@@ -343,4 +345,38 @@ fn unready_in(state: ReplicaState) -> Option<&'static str> {
 
 fn nanos(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use tidegate_engine::Rule;
+
+    use super::*;
+    use crate::component::testing::{Sink, add_cluster, settings};
+
+    #[test]
+    fn a_read_is_current_as_of_the_time_when_the_store_said_it() {
+        let sink = Sink::new();
+        let cx = sink.receiver_context("partials");
+        let cluster = add_cluster(&cx.base.shared);
+        let settings = settings::<PartialsReceiverConfig>("{cluster: cluster}");
+        let table = Arc::new(Table::new(
+            "partials",
+            vec![Rule::newest()],
+            settings.get().limits(),
+        ));
+        let mut replica = Replica::new(cx.base, settings.get(), cluster, Vec::new(), table).unwrap();
+        let (read, _) = replica.step(ReplicaInput::Tick).reader[0].clone();
+        let mut lag_of = |waited| {
+            let said = Instant::now().checked_sub(waited).unwrap();
+            let event = StoreEvent::Current(read, Duration::ZERO, said);
+            replica.step(ReplicaInput::Read(vec![event]));
+            let status = replica.reader.status(unix_now());
+            Duration::from_nanos(status.lag_ns.unwrap())
+        };
+        // A slow replica took it late. Another one waits behind it.
+        let minute = Duration::from_mins(1);
+        assert!(lag_of(2 * minute) >= 2 * minute);
+        assert!(lag_of(Duration::ZERO) < minute);
+    }
 }

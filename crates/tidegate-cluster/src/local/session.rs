@@ -5,7 +5,7 @@
 use std::collections::HashMap;
 use std::future::{Future, pending, ready};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tokio::sync::{mpsc, watch};
 use tokio::task::{Id, JoinError, JoinSet};
@@ -285,7 +285,9 @@ impl<B: SessionBackend> Session<B> {
         }
         let (id, question) = (follow.id, follow.question);
         self.give(id, rest).await?;
-        self.events.send(StoreEvent::Current(id, Duration::ZERO)).await?;
+        self.events
+            .send(StoreEvent::Current(id, Duration::ZERO, Instant::now()))
+            .await?;
         if question > 0 {
             let confirmed = StoreEvent::Confirmed(id, Duration::ZERO, question);
             self.events.send(confirmed).await?;

@@ -219,7 +219,7 @@ impl PageReader {
                 // `take` has counted the error.
                 let _ = self.take(&stored, false, now);
             }
-            StoreEvent::Current(id, delay) if self.read == Some(id) && self.misses_nothing(delay, now) => {
+            StoreEvent::Current(id, delay, _) if self.read == Some(id) && self.misses_nothing(delay, now) => {
                 if !self.is_following {
                     self.followed_at = now;
                 }

@@ -3,6 +3,8 @@
 mod lag;
 mod runs;
 
+use std::time::Instant;
+
 use bytes::Bytes;
 use tidegate_engine::{
     AttributeFilter, Data, Function, Grouping, MergeMode, OnStale, Pattern, SeriesSource, SourceStatus,
@@ -74,7 +76,7 @@ fn caught_up(messages: impl IntoIterator<Item = StoredMessage>) -> PageReader {
     for stored in messages {
         reader.event(StoreEvent::Read(id, stored), NOW);
     }
-    reader.event(StoreEvent::Current(id, Duration::ZERO), NOW);
+    reader.event(StoreEvent::Current(id, Duration::ZERO, Instant::now()), NOW);
     reader
 }
 
@@ -102,7 +104,7 @@ fn a_replica_is_ready_when_its_read_is_current_and_until_it_is_behind() {
     assert_eq!(reader.poll(), None);
     reader.event(StoreEvent::Read(id, page(1, 1, 1)), NOW);
     assert_eq!(reader.status(NOW).state, ReplicaState::CatchingUp);
-    reader.event(StoreEvent::Current(id, Duration::ZERO), NOW);
+    reader.event(StoreEvent::Current(id, Duration::ZERO, Instant::now()), NOW);
     assert_eq!(reader.status(NOW).state, ReplicaState::Fresh);
     assert!(reader.is_ready(NOW + 4 * SECOND));
     assert_eq!(reader.status(NOW + 5 * SECOND).state, ReplicaState::Stale);
@@ -241,11 +243,17 @@ fn a_gauge_that_has_not_changed_for_long_is_read_before_its_heartbeat() {
     for stored in messages() {
         reader.event(StoreEvent::Read(id, stored), NOW + SECOND);
     }
-    reader.event(StoreEvent::Current(id, Duration::ZERO), NOW + SECOND);
+    reader.event(
+        StoreEvent::Current(id, Duration::ZERO, Instant::now()),
+        NOW + SECOND,
+    );
     assert_eq!(shown(&mut reader), living);
     reader.tick(NOW + 4 * SECOND);
     assert_eq!(shown(&mut reader), living, "1 may have sent what was not read");
-    reader.event(StoreEvent::Current(id, Duration::ZERO), NOW + 4 * SECOND);
+    reader.event(
+        StoreEvent::Current(id, Duration::ZERO, Instant::now()),
+        NOW + 4 * SECOND,
+    );
     reader.tick(NOW + 4 * SECOND);
     assert_eq!(shown(&mut reader), None, "1 is silent");
 }

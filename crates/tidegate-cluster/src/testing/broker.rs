@@ -4,7 +4,7 @@
 //! state before them again.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tidegate_engine::UnixNanos;
 
@@ -97,7 +97,7 @@ impl Broker {
             })
         });
         for (client, id) in current.collect::<Vec<_>>() {
-            self.deliver(client, StoreEvent::Current(id, Duration::ZERO), 0);
+            self.deliver(client, StoreEvent::Current(id, Duration::ZERO, Instant::now()), 0);
         }
     }
 

@@ -71,7 +71,7 @@ impl Machine {
                 assert_eq!(self.done.insert(id, result), None, "a call ends once");
             }
             StoreEvent::Read(id, stored) => self.reads.push((id, stored)),
-            StoreEvent::Current(id, _) => {
+            StoreEvent::Current(id, ..) => {
                 self.current.insert(id);
             }
             StoreEvent::Confirmed(_, _, question) => self.confirmed = question,

@@ -324,7 +324,7 @@ async fn a_message_that_no_client_can_read_is_removed() {
         loop {
             let id = after.start(StoreCall::ReadAll(ReadScope::Everything));
             let is_current = |event: &StoreEvent| match event {
-                StoreEvent::Current(current, _) if *current == id => Some(true),
+                StoreEvent::Current(current, ..) if *current == id => Some(true),
                 StoreEvent::Done(done, _) if *done == id => Some(false),
                 _ => None,
             };

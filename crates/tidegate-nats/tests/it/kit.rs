@@ -261,7 +261,7 @@ impl Session {
 
     async fn current_or_failed(&mut self, id: CallId) -> Result<(), StoreError> {
         let pick = |event: &StoreEvent| match event {
-            StoreEvent::Current(read, _) if *read == id => Some(Ok(())),
+            StoreEvent::Current(read, ..) if *read == id => Some(Ok(())),
             StoreEvent::Done(done, Err(error)) if *done == id => Some(Err(error.clone())),
             _ => None,
         };

@@ -16,7 +16,10 @@ fn messages_of_one_part_of_the_store_do_not_keep_a_replica_ready() {
         // The last message that counts is that of the third second.
         assert_eq!(reader.is_ready(now), second < 3 + 5, "{second}");
     }
-    reader.event(StoreEvent::Current(id, Duration::ZERO), NOW + 10 * SECOND);
+    reader.event(
+        StoreEvent::Current(id, Duration::ZERO, Instant::now()),
+        NOW + 10 * SECOND,
+    );
     assert!(reader.is_ready(NOW + 10 * SECOND));
 }
 
@@ -46,7 +49,7 @@ fn a_read_that_may_miss_values_of_a_producer_is_not_current() {
         .push(("tg-interval".to_owned(), "200".to_owned()));
     let mut reader = reader();
     let (id, _) = reader.poll().unwrap();
-    let current = |millis| StoreEvent::Current(id, Duration::from_millis(millis));
+    let current = |millis| StoreEvent::Current(id, Duration::from_millis(millis), Instant::now());
     reader.event(StoreEvent::Read(id, page), NOW);
     reader.event(current(201), NOW);
     assert_eq!(reader.status(NOW).state, ReplicaState::CatchingUp);
@@ -70,7 +73,7 @@ fn slow_reads_of_seconds_do_not_make_a_replica_stale() {
         page.time = NOW + tenth * SECOND / 10;
         page
     };
-    let current = |millis| StoreEvent::Current(id, Duration::from_millis(millis));
+    let current = |millis| StoreEvent::Current(id, Duration::from_millis(millis), Instant::now());
     reader.event(StoreEvent::Read(id, sent_at(0)), NOW);
     reader.event(current(2), NOW);
     // The machine pauses for 150 ms in each pair of goals. Messages count for 3 s, and `max_lag` is 5 s.
@@ -98,7 +101,7 @@ fn a_question_is_confirmed_by_a_read_that_has_missed_nothing() {
     reader.event(StoreEvent::Read(id, page), NOW);
     reader.event(confirmed(0, 1), NOW);
     assert_eq!(reader.confirmed(), 0, "it has not read everything");
-    reader.event(StoreEvent::Current(id, Duration::ZERO), NOW);
+    reader.event(StoreEvent::Current(id, Duration::ZERO, Instant::now()), NOW);
     reader.event(confirmed(201, 2), NOW);
     assert_eq!(reader.confirmed(), 0, "a value may have been replaced twice");
     reader.event(confirmed(200, 3), NOW);

@@ -13,7 +13,7 @@ fn a_purge_does_not_go_beyond_the_pages_of_the_present_read() {
     // The store was put back. It may give the later sequences to other messages.
     let (id, _) = reader.poll().unwrap();
     reader.event(StoreEvent::Read(id, page(1, 4, 6)), NOW);
-    reader.event(StoreEvent::Current(id, Duration::ZERO), NOW);
+    reader.event(StoreEvent::Current(id, Duration::ZERO, Instant::now()), NOW);
     let over = reader.over_runs(NOW + 3600 * SECOND, 0, 0, 0);
     assert_eq!(over, [(run(1, 5), 4), (run(2, 5), 0)]);
 }
