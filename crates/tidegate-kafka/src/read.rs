@@ -20,10 +20,11 @@ use crate::shared::{EngineState, Link};
 /// How long one poll waits.
 const POLL: Duration = Duration::from_millis(500);
 
-/// The same for some time after a question for the ends of the log: the next question must not wait long for its answer.
+/// The same for [`QUESTION_TIME`] after a question for the ends of the log: the next question must not wait long for its
+/// answer.
 const QUESTION_POLL: Duration = Duration::from_millis(50);
 
-/// That time. Readers come more often than this. While nobody comes, each poll is a request to the brokers all the same.
+/// Readers come more often than this. Without readers, short polls would only be requests that the brokers answer in vain.
 const QUESTION_TIME: Duration = Duration::from_mins(2);
 
 /// The same before the ends of the log are read. The end of a transaction has no record, so a poll does not end with it.

@@ -141,7 +141,7 @@ impl Replica {
         match input {
             ReplicaInput::Read(events, not_before) => {
                 events.into_iter().for_each(|event| {
-                    // Where a slow replica lets it wait, it says nothing of the present.
+                    // It may have waited for a slow replica, so it does not count from `now`.
                     let is_current = matches!(event, StoreEvent::Current(..));
                     self.reader
                         .event(event, if is_current { not_before.min(now) } else { now });
