@@ -46,8 +46,17 @@ def box(kind: str, x: int, y: int, width: int, height: int, words: str = "") -> 
     return drawn + (text(x + width // 2, y + height // 2 + 4, words) if words else "")
 
 
+def boxes(*rows: tuple[str, int, int, int, int, str]) -> str:
+    return "".join(box(*row) for row in rows)
+
+
 def arrow(path: str) -> str:
     return f'<path class="l" marker-end="url(#arrow)" d="{path}"/>\n'
+
+
+def arrows(*rows: tuple[str, int, int, str]) -> str:
+    """Arrows, each with an explanation around x."""
+    return "".join(arrow(path) + text(x, y, words, "h") for path, x, y, words in rows)
 
 
 def dashes(path: str) -> str:
@@ -86,8 +95,8 @@ def source() -> str:
     body += dashes(f"M{gone} 134H{right}M{gone} 124V176")
     body += text(245, 84, "restart at 0", "h") + text(325, 124, "silent", "h") + text(464, 124, "its lease is over", "h")
     body += text(20, 194, "value of all", "s")
-    body += box("out", left, 176, gone - left, 28, "fresh") + box("bad", gone, 176, right - gone, 28, "partial")
-    body += arrow(f"M{left} 222H{right}") + text(right, 240, "time", "h")
+    body += boxes(("out", left, 176, gone - left, 28, "fresh"), ("bad", gone, 176, right - gone, 28, "partial"))
+    body += arrows((f"M{left} 222H{right}", right, 240, "time"))
     return svg("The lives of three sources", 252, body)
 
 
@@ -103,7 +112,7 @@ def series() -> str:
         body += box("f", 20, y, 290, height) + text(34, y + height // 2 + 4, name, "s")
         for row, words in enumerate(sent):
             body += text(98, y + 19 + 20 * row, words.replace("  ", " "), "s")
-    body += box("out", 450, 58, 210, 32, 'requests{model="llama"} 15') + box("out", 450, 124, 210, 32, 'requests{model="qwen"} 7')
+    body += boxes(("out", 450, 58, 210, 32, 'requests{model="llama"} 15'), ("out", 450, 124, 210, 32, 'requests{model="qwen"} 7'))
     for start, end in ((55, 68), (97, 80), (117, 134), (159, 146)):
         body += arrow(f"M310 {start}C380 {start} 380 {end} 448 {end}")
     return svg("Three sources and two series", 190, body)
@@ -111,7 +120,7 @@ def series() -> str:
 
 def window() -> str:
     """Observations on a line of time, and those of the last 10 s before a question."""
-    body = box("in", 330, 44, 250, 44) + arrow("M30 66H650") + text(650, 86, "time", "h")
+    body = box("in", 330, 44, 250, 44) + arrows(("M30 66H650", 650, 86, "time"))
     body += dots("o", 66, [70, 140, 190, 290]) + dots("i", 66, [350, 395, 410, 480, 540, 568])
     body += text(180, 32, "left the window", "h") + text(455, 32, "in the window: they make the value")
     body += dashes("M330 44V112M580 44V112") + arrow("M455 104H578") + arrow("M455 104H332")
@@ -121,16 +130,14 @@ def window() -> str:
 
 def states() -> str:
     """The states of a composite, and what leads from one to another."""
-    body = ""
-    for kind, x, y, name in (
-        ("p", 30, 100, "absent"),
-        ("out", 250, 100, "fresh"),
-        ("in", 250, 20, "idle"),
-        ("f", 480, 100, "partial"),
-        ("bad", 480, 190, "stale"),
-    ):
-        body += box(kind, x, y, 90, 40, name)
-    for path, x, y, words in (
+    body = boxes(
+        ("p", 30, 100, 90, 40, "absent"),
+        ("out", 250, 100, 90, 40, "fresh"),
+        ("in", 250, 20, 90, 40, "idle"),
+        ("f", 480, 100, 90, 40, "partial"),
+        ("bad", 480, 190, 90, 40, "stale"),
+    )
+    body += arrows(
         ("M120 114H248", 184, 106, "first data"),
         ("M284 100V62", 214, 84, "window is empty"),
         ("M306 60V98", 340, 84, "data"),
@@ -139,8 +146,7 @@ def states() -> str:
         ("M525 140V188", 576, 168, "all are gone"),
         ("M480 206C380 206 310 190 300 142", 410, 182, "all are there again"),
         ("M480 222C240 236 90 220 76 142", 210, 238, "every source has left"),
-    ):
-        body += arrow(path) + text(x, y, words, "h")
+    )
     return svg("The states of a composite", 250, body)
 
 
@@ -157,7 +163,7 @@ def temporality() -> str:
             is_lost = x == 490
             body += box("bad" if is_lost else "in", x - 30, base - 8 * count, 60, 8 * count)
             body += text(x, base - 8 * count - 6, f"{words} lost" if is_lost else words)
-    body += arrow("M290 246H660") + text(646, 264, "time", "h")
+    body += arrows(("M290 246H660", 646, 264, "time"))
     for x, words in ((290, "0 s"), (390, "10 s"), (490, "20 s"), (590, "30 s")):
         body += line(f"M{x} 242V250") + text(x, 264, words, "h")
     return svg("Cumulative points and deltas", 276, body)
@@ -165,16 +171,14 @@ def temporality() -> str:
 
 def acknowledgement() -> str:
     """When a sender gets its answer."""
-    body = ""
-    for kind, x, width, name in (
-        ("p", 30, 100, "sender"),
-        ("in", 230, 100, "gateway"),
-        ("f", 390, 90, "disk"),
-        ("out", 550, 110, "destination"),
-    ):
-        body += box(kind, x, 16, width, 32, name)
+    body = boxes(
+        ("p", 30, 16, 100, 32, "sender"),
+        ("in", 230, 16, 100, 32, "gateway"),
+        ("f", 390, 16, 90, 32, "disk"),
+        ("out", 550, 16, 110, 32, "destination"),
+    )
     body += dashes("M80 48V256M280 48V256M435 48V256M605 48V256") + arrow("M435 142H282")
-    for path, x, y, words in (
+    body += arrows(
         ("M80 72H278", 180, 66, "batch"),
         ("M280 96H82", 180, 90, "answer: in the queue"),
         ("M280 122H433", 357, 116, "write"),
@@ -182,8 +186,7 @@ def acknowledgement() -> str:
         ("M280 186H603", 357, 180, "send"),
         ("M605 208H282", 520, 202, "taken"),
         ("M280 230H82", 180, 224, "with wait_for_result"),
-    ):
-        body += arrow(path) + text(x, y, words, "h")
+    )
     return svg("When a sender gets its answer", 270, body)
 
 

@@ -92,7 +92,7 @@ These cases end with 1:
 
 | command | case |
 | --- | --- |
-| `run`, `validate`, `graph`, `config print` | the configuration has errors, or there is no `--config` |
+| `run`, `validate`, `graph`, `config print` | the configuration has errors, or `--config` is missing |
 | `run` | a component can't start |
 | `validate --env` | the machine lacks something that the configuration needs |
 | `test` | a test fails |
@@ -103,7 +103,7 @@ These cases end with 1:
 | `config convert --strict` | something is changed or left out |
 | `config fmt` | a file can't be read, or is not valid YAML |
 | `config fmt --check` | a file has another layout |
-| `components` | there is no such class or type |
+| `components` | the class or the type does not exist |
 | `query --fail-empty` | the answer is empty |
 | `explain` | no series matches |
 | `cluster status` | the gateway has no `cluster` extension |

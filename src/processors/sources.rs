@@ -104,7 +104,7 @@ impl KnownSources {
     fn insert(&mut self, id: SourceId, edited: Edited) {
         if self.edited.len() >= self.swept_at {
             self.edited.retain(|_, edited| !edited.is_gone());
-            // So at least half of the sources that a sweep looks at are new.
+            // So at least half of the sources that the next sweep looks at are new.
             self.swept_at = (2 * self.edited.len()).clamp(MIN_SWEPT, MAX_SOURCES);
         }
         if self.edited.len() >= MAX_SOURCES {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What makes a diagram hard to read, at the size at which it is shown: labels beyond its edge, labels on other labels, on lines
+// Finds the faults of a diagram at the size at which the page shows it: labels beyond its edge, labels on other labels, on lines
 // and on borders of boxes, small letters, and a contrast below 4.5 to 1 (WCAG 2, AA).
 () => {
   const svg = document.querySelector("svg");
@@ -8,7 +8,7 @@
     const { left, top, right, bottom } = node.getBoundingClientRect();
     return { left, top, right, bottom };
   };
-  // Letters fill a line but for its edges.
+  // Letters do not reach the upper and the lower edge of their line.
   const labels = all("text").map((node) => {
     const { left, top, right, bottom } = corners(node);
     return { node, words: node.textContent, left, top: top + 2, right, bottom: bottom - 2 };

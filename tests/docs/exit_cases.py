@@ -215,7 +215,7 @@ def follows_a_ring_to_its_end(machine: Machine) -> None:
 # Cases that end with 1.
 
 
-@case("1", "`run`, `validate`, `graph`, `config print`", "the configuration has errors, or there is no `--config`")
+@case("1", "`run`, `validate`, `graph`, `config print`", "the configuration has errors, or `--config` is missing")
 def has_errors(machine: Machine) -> None:
     machine.write("wrong.yaml", "receivers: {nosuch: }\nexporters: {nop: }\n")
     for command in ("run", "validate", "graph", "config print"):
@@ -301,7 +301,7 @@ def has_another_layout(machine: Machine) -> None:
     machine.ends("tidegate config fmt --check gateway.yaml", 0)
 
 
-@case("1", "`components`", "there is no such class or type")
+@case("1", "`components`", "the class or the type does not exist")
 def has_no_component(machine: Machine) -> None:
     machine.ends("tidegate components nosuch", 1, "`nosuch`")
     for class_of, kind in (("receiver", "nosuch"), ("receivers", "batch")):

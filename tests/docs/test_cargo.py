@@ -66,7 +66,7 @@ def problems(line: str) -> list[str]:
     for name in names:
         manifest = MANIFESTS.get(name)
         if manifest is None or manifest["package"]["name"] != name:
-            found.append(f"there is no crate {name}")
+            found.append(f"no crate has the name {name}")
         elif manifest["package"].get("publish", True) is not True:
             found.append(f"{name} is not for other programs")
         else:

@@ -46,7 +46,7 @@ def test_a_diagram_has_a_title_and_two_schemes_of_colours(name: str) -> None:
 
 
 def problems(browser: Any, picture: str, scheme: str) -> list[str]:
-    """What makes a picture hard to read on a narrow page."""
+    """The faults of a picture on a narrow page."""
     page = browser.new_page(color_scheme=scheme)
     try:
         page.set_content(f"<style>svg{{width:{NARROW * diagrams.WIDTH}px;height:auto}}</style>{picture}")

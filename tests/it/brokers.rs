@@ -270,7 +270,7 @@ fn no_counter_falls_for_a_reader_that_changes_its_replica(mut broker: Broker) {
     assert!(reads("confirmed") >= f64::from(2 * ROUNDS));
     assert_eq!(reads("failed"), 0.0);
 
-    // Nobody knows what the store has, so the replica does not answer, although it is not behind for `max_lag`.
+    // The replica can't ask the store, so it does not answer, although it is not behind for `max_lag`.
     broker.kill();
     assert_eq!(behind.total_after_a_pause(|| ()), None);
     wait_until(SOON, "it counts the read", || reads("failed") > 0.0);

@@ -99,7 +99,7 @@ fn a_gateway_that_finds_no_cells_says_where_it_looks() {
     let log = gateway(&pattern, free_port()).stop();
     let line = log
         .lines()
-        .find(|line| line.contains("no directory of cells is there yet"));
+        .find(|line| line.contains("no directory of cells exists yet"));
     let line = line.unwrap_or_else(|| panic!("{log}"));
     assert!(line.contains(&pattern.display().to_string()), "{line}");
 }

@@ -12,7 +12,7 @@ from typing import Iterator
 
 import kit
 import pytest
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Browser, Page, Route, expect
 
 RECORD_QUERY = "min by (job) (up)"
 ALERT_QUERY = 'up{job="self"} + 41.5'
@@ -125,6 +125,23 @@ def test_the_configuration_shows_an_applied_and_a_refused_reload(shown: kit.Watc
     shown.check("applied", "config-reloads")
     shown.enter_content()
     assert [shown.tab() for _ in range(3)] == ["Reloads, newest first", "Clusters", "Configuration"]
+
+
+def test_an_earlier_answer_does_not_replace_a_later_one(shown: kit.Watched) -> None:
+    held: list[Route] = []
+
+    def hold_first(route: Route) -> None:
+        if held:
+            route.continue_()
+        else:
+            held.append(route)
+
+    shown.page.route("**/api/v1/status/flags", hold_first)
+    # The view asks when it opens, and again when the stream gives it the configuration.
+    with shown.page.expect_event("requestfailed", lambda request: request.url.endswith("/status/flags")):
+        page = shown.open("config")
+    expect(page.locator(".facts")).to_contain_text("query.max-samples")
+    assert shown.errors == []
 
 
 def test_cells_have_rows_that_count_their_processes(shown: kit.Watched, full: kit.Gateway) -> None:

@@ -11,7 +11,7 @@ use crate::BenchError;
 /// The id of its files.
 const CLUSTER_ID: &str = "MkU3OEVBNTcwNTJENDM2Qg";
 
-/// The topics of clusters begin with this.
+/// The names of the clusters' topics begin with this.
 const TOPICS: &str = "tidegate.";
 
 /// Writes its settings and prepares its files. Each replica has a listener, which the broker announces as its proxy.
@@ -45,8 +45,8 @@ pub(super) fn server(jars: &Path, data: &Path) -> Command {
     command
 }
 
-/// The bytes of all records of the cluster since the start, compressed. The cleaner leaves segments alone that are as new as a
-/// run is long.
+/// The compressed bytes of all records of the cluster since the start. The cleaner keeps segments that are as young as a
+/// run.
 pub(super) fn stored_bytes(data: &Path) -> Result<u64, BenchError> {
     let mut bytes = 0;
     for partition in std::fs::read_dir(data.join("data"))? {

@@ -61,7 +61,7 @@ pub(super) struct Resets {
     pub(super) scrapes: f64,
     /// Resets at an interval longer than `max_lag`.
     pub(super) rested: f64,
-    /// Resets at an interval of 1 s, which is shorter than `max_lag`. There is none if the store confirms each page.
+    /// Resets at an interval of 1 s, which is shorter than `max_lag`. If the store confirms each page, it is 0.
     pub(super) second: f64,
 }
 
@@ -99,8 +99,8 @@ impl Prometheus {
         })
     }
 
-    /// Asks for the resets of all counters since the start. Those at an interval longer than `max_lag` are violations, and with
-    /// `confirms` all of them.
+    /// Asks for the resets of all counters since the start. Those at an interval longer than `max_lag` are violations. With
+    /// `confirms`, all are.
     pub(super) fn check(&self, violations: &Violations, confirms: bool) -> Result<Resets, BenchError> {
         let range = format!("[{}s]", self.begun.elapsed().as_secs() + 1);
         let resets = |job: &str| format!("resets({{{COUNTERS},job=\"{job}\"}}{range})");

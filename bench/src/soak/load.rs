@@ -26,8 +26,8 @@ const PUSH_GAP: Duration = Duration::from_millis(20);
 const AGAIN: Duration = Duration::from_millis(100);
 const TICK: Duration = Duration::from_millis(10);
 const AGENTS: usize = 8;
-/// Names of agents. Each new name adds series to the gateway's own metrics, up to its limit of 1,000 names: a run in which they
-/// grow would not show whether anything else does.
+/// Names of agents. Each new name adds series to the gateway's own metrics, up to its limit of 1,000 names. Their growth
+/// would hide other growth.
 const NAMES: usize = 2 * AGENTS;
 const CAPACITY: u64 = 4_096;
 /// Transfers that an agent flushes at most at a tick.

@@ -37,7 +37,7 @@ fn a_child_of_a_bare_system_call_has_its_own_file_too() {
     };
     common::bare_fork(drop_all).join();
     let of_parent = alive(&scan(directory.path()));
-    assert_eq!(of_parent, 1, "so does one that drops the store before it records");
+    assert_eq!(of_parent, 1, "a child that drops the store leaves it too");
 
     // Until it records, a child has copies of the descriptors. The locks end with the store of the parent all the same.
     let (mut wait, mut go) = std::io::pipe().unwrap();

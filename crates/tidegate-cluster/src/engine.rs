@@ -45,13 +45,13 @@ pub struct RefusedMessages {
     pub invalid: u64,
 }
 
-/// Questions for the newest messages of the store, which the reads of an engine answer. A later question contains the
-/// earlier ones.
+/// Questions for the newest messages of the store, which the reads of an engine answer. The answer to a question is one to
+/// all earlier questions.
 #[derive(Debug)]
 pub struct StoreQuestions(watch::Sender<u64>);
 
 impl StoreQuestions {
-    /// Asks. The number is that of the question.
+    /// Asks a question, and gives its number.
     pub fn ask(&self) -> u64 {
         let mut number = 0;
         self.0.send_modify(|asked| {

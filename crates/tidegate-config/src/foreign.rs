@@ -35,7 +35,7 @@ const KNOWN: &[ForeignComponent] = &[
     (
         WORK,
         &["resourcedetection"],
-        "set the attributes where the data is made (`OTEL_RESOURCE_ATTRIBUTES`), or by `resource`: \
+        "set the attributes in the programs that send the data (`OTEL_RESOURCE_ATTRIBUTES`), or with `resource`: \
          `{attributes: [{key: host.name, value: \"${env:NODE_NAME}\", action: upsert}]}`",
     ),
     (

@@ -20,10 +20,11 @@ use crate::shared::{EngineState, Link};
 /// How long one poll waits.
 const POLL: Duration = Duration::from_millis(500);
 
-/// The same for some time after a question for the ends of the log: the next question must not wait long for its answer.
+/// The same for [`QUESTION_TIME`] after a question for the ends of the log: the next question must not wait long for its
+/// answer.
 const QUESTION_POLL: Duration = Duration::from_millis(50);
 
-/// That time. Readers come more often than this. While nobody comes, each poll is a request to the brokers all the same.
+/// Readers come more often than this. Without readers, short polls would only be requests that the brokers answer in vain.
 const QUESTION_TIME: Duration = Duration::from_mins(2);
 
 /// The same before the ends of the log are read. The end of a transaction has no record, so a poll does not end with it.
@@ -86,13 +87,8 @@ impl ReadTask {
             ReadScope::Retained => Some(self.last_offsets().await?),
         };
         tokio::select! {
-            result = self.read(client, wanted) => {
-                if result.is_err() {
-                    // The machine reads again at once, and the next reader is a client that knows of no failure before.
-                    tokio::time::sleep(PAUSE).await;
-                }
-                result
-            }
+            // The machine reads again at once, and the next reader is a client that knows of no failure before.
+            result = paused_after_error(self.read(client, wanted)) => result,
             () = link.lost(client) => {
                 Err(StoreError::Unavailable("the connection to Kafka is lost".to_owned()))
             }
@@ -130,16 +126,13 @@ impl ReadTask {
                 true => POLL,
                 false => FIRST_POLL,
             };
-            match self
-                .turn(&mut reader, wait, wanted.as_ref(), newest.as_mut())
-                .await
-            {
+            let turn = self.turn(&mut reader, wait, wanted.as_ref(), newest.as_mut());
+            match paused_after_error(turn).await {
                 Ok(true) => {}
                 Ok(false) => return Ok(StoreReply::ReadEnd),
                 Err(error) if worked.elapsed() >= PATIENCE => return Err(failed(error)),
                 Err(error) => {
                     tracing::debug!(%error, "a read from Kafka goes on after an error");
-                    tokio::time::sleep(PAUSE).await;
                     continue;
                 }
             }
@@ -264,9 +257,27 @@ impl ReadTask {
     }
 }
 
+/// The result of some work. An error comes after a pause, because the work begins again at once.
+async fn paused_after_error<T, E>(work: impl Future<Output = Result<T, E>>) -> Result<T, E> {
+    let result = work.await;
+    if result.is_err() {
+        tokio::time::sleep(PAUSE).await;
+    }
+    result
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn only_an_error_comes_after_a_pause() {
+        let begun = tokio::time::Instant::now();
+        assert_eq!(paused_after_error(async { Ok::<_, ()>(5) }).await, Ok(5));
+        assert_eq!(begun.elapsed(), Duration::ZERO);
+        assert_eq!(paused_after_error(async { Err::<u8, _>("no") }).await, Err("no"));
+        assert!(begun.elapsed() >= PAUSE);
+    }
 
     #[test]
     fn old_ends_of_the_log_say_nothing_of_the_present() {

@@ -327,20 +327,13 @@ impl Drop for TargetHealth {
 #[cfg(test)]
 mod tests {
     use tidegate_pipeline::batch::Signal;
-    use tidegate_pipeline::component::testing::{Sink, context};
+    use tidegate_pipeline::component::testing::{Sink, keeps_one_for_each_component};
 
     use super::*;
 
     #[test]
     fn a_rebuilt_receiver_counts_the_labels_of_earlier_ones() {
-        let base = context("receivers", "prometheus");
-        let labels = JobLabels::of(&base);
-        assert!(Arc::ptr_eq(&labels, &JobLabels::of(&base)));
-        let other = Context {
-            id: "prometheus/other".into(),
-            ..base
-        };
-        assert!(!Arc::ptr_eq(&labels, &JobLabels::of(&other)));
+        keeps_one_for_each_component(JobLabels::of);
     }
 
     #[test]

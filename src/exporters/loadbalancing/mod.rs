@@ -145,7 +145,8 @@ impl LoadBalancing {
         std::ptr::from_ref(self).addr()
     }
 
-    /// Admits a batch at these endpoints. One that leaves meanwhile refuses its share, so the endpoints of then are asked.
+    /// Admits a batch at these endpoints. An endpoint that leaves meanwhile refuses its share. Then the batch goes to the
+    /// current endpoints.
     fn admit_at(&self, mut endpoints: Arc<Current>, batch: &Batch, flow: &mut Flow) -> Result<(), Refused> {
         let mark = flow.mark();
         loop {

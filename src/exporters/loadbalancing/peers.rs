@@ -78,7 +78,7 @@ impl Peers {
         Ok(peers)
     }
 
-    /// The endpoints of now. A change makes a new value.
+    /// The current endpoints. A change makes a new value.
     pub(super) fn current(&self) -> Arc<Current> {
         self.current.read().clone()
     }
@@ -263,7 +263,7 @@ impl Peers {
         &self.cx.base.shared.memory
     }
 
-    /// Splits a batch by the endpoints of now.
+    /// Splits a batch by the current endpoints.
     pub(super) fn split(&self, batch: &Batch) -> Result<Shares, Refused> {
         self.split_by(&self.current(), batch)
     }

@@ -194,7 +194,7 @@ async fn what_an_endpoint_holds_when_it_goes_goes_to_the_others() {
 }
 
 #[tokio::test]
-async fn data_for_an_endpoint_that_leaves_goes_to_those_of_then() {
+async fn data_for_an_endpoint_that_leaves_goes_to_the_current_ones() {
     let good = Sink::start(|_, _| grpc_ok()).await;
     let config = settings::<LoadBalancingConfig>(
         "{resolver: {static: {hostnames: [x]}}, protocol: {otlp: {tls: {insecure: true}}}}",
@@ -217,7 +217,7 @@ async fn data_for_an_endpoint_that_leaves_goes_to_those_of_then() {
     exporter.consume(batch.clone(), &mut flow);
     balance_when(&ledger, |balance| balance.left == ALL).await;
     assert_eq!(spans(&good).len() as u64, ALL);
-    // Nobody takes what those of now refuse.
+    // If the current endpoints refuse the data, the exporter refuses it.
     peers.stop(Instant::now()).await;
     assert!(exporter.admit(&batch, &mut Flow::default()).is_err());
 }

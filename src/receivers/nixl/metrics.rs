@@ -158,18 +158,11 @@ impl RingMetrics {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::component::testing::context;
+    use crate::component::testing::keeps_one_for_each_component;
 
     #[test]
     fn names_of_rings_stay_when_a_receiver_is_rebuilt() {
-        let base = context("receivers", "nixl");
-        let first = Names::of(&base);
-        assert!(Arc::ptr_eq(&first, &Names::of(&base)));
-        let other = Context {
-            path: "receivers::nixl/other".into(),
-            ..base
-        };
-        assert!(!Arc::ptr_eq(&first, &Names::of(&other)));
+        keeps_one_for_each_component(Names::of);
     }
 
     #[test]

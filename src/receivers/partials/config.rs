@@ -21,9 +21,9 @@ crate::options! {
         /// Longest time for which the replica may be behind the store. After that, it answers no reader until it has
         /// caught up.
         pub max_lag: Duration = Duration::from_secs(5),
-        /// Whether the replica asks the store before each answer to a reader of metrics, and shows all that the store has
-        /// then. No counter falls for a reader that changes its replica. If the store does not answer within `max_lag`, the
-        /// reader gets 503. Not with `direct`.
+        /// Whether the replica asks the store for its newest messages before each answer to a reader of metrics, and
+        /// shows them. A reader that moves to another replica sees no counter fall. If the store does not answer within
+        /// `max_lag`, the reader gets 503. Not with `direct`.
         pub linearizable_reads: bool = false,
         /// Names of producers that should report even if they never have. While one is missing, the replica is
         /// `partial`. All others with a run that has not ended should report anyway.

@@ -2,7 +2,8 @@
 
 //! Linearizable reads: before an answer, the replica reads all that the store has at this moment.
 //!
-//! A value that another replica has shown was in the store before. So a reader that changes its replica sees no counter fall.
+//! A value that another replica has shown was in the store before. So a reader that moves to another replica sees no
+//! counter fall.
 
 use std::fmt::{self, Debug, Formatter};
 use std::sync::Arc;

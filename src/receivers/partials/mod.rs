@@ -50,7 +50,7 @@ const ERRORS: &[ErrorDoc] = &[
     )
     .logged_as("the replica is not ready: readers of metrics get 503 until it has read the store"),
     ErrorDoc::answered(
-        "With `linearizable_reads`: the store did not say within `max_lag` what it has, or the replica had not read it then.",
+        "With `linearizable_reads`: within `max_lag`, the store did not name its newest messages, or the replica did not show them.",
         "503 with `the store does not confirm the values`",
         "Check the connection to the store. `tidegate_cluster_linearizable_reads_total` counts such readers.",
     ),
@@ -215,7 +215,8 @@ impl Lifecycle for Partials {
         self.cluster.warn(&self.base.path, None);
         self.base.shared.health.trouble(&self.base.path, None);
         nodes::clear(&self.base, &self.cluster);
-        // Exporters may drain for long. Until their end, they and the admin API have values of now, which get older.
+        // Exporters may drain for long. Until they end, they and the admin API have the values of this moment, which become
+        // old.
         let is_last = self.base.shared.health.phase() == Phase::Stopping;
         self.hold(is_last.then_some(STOPPING));
         self.base.shared.health.confirm_by(&self.base.path, None);

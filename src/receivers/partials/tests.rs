@@ -13,6 +13,7 @@ use super::replica::{rest_after, unready};
 use super::*;
 use crate::component::services::Services;
 use crate::component::testing::{Sink, add_cluster, options, settings};
+use crate::watch::testing::until;
 
 #[test]
 fn series_that_take_long_to_show_are_shown_before_they_are_too_old() {
@@ -55,14 +56,8 @@ async fn a_replica_is_held_until_it_has_read_the_store() {
         shared.health.unready().as_deref(),
         Some("receivers::partials: catching up")
     );
-    let ready = async {
-        while shared.health.unready().is_some() || cluster.status()["components"] == serde_json::json!({}) {
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
-    };
-    tokio::time::timeout(Duration::from_secs(60), ready)
-        .await
-        .expect("it catches up");
+    until(|| shared.health.unready().is_none()).await;
+    until(|| cluster.status()["components"] != serde_json::json!({})).await;
     let status = cluster.status()["components"]["receivers::partials"].take();
     assert_eq!(status["missing"], serde_json::json!(["a"]), "{status}");
     assert_eq!(
@@ -83,14 +78,7 @@ async fn a_replica_of_a_gateway_that_stops_answers_nobody() {
     let settings = settings::<PartialsReceiverConfig>("{cluster: cluster}");
     let receiver = Partials::new(settings.get(), cx).unwrap();
     receiver.start().await.unwrap();
-    let ready = async {
-        while shared.health.unready().is_some() {
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
-    };
-    tokio::time::timeout(Duration::from_secs(60), ready)
-        .await
-        .expect("it catches up");
+    until(|| shared.health.unready().is_none()).await;
     shared.health.enter(Phase::Stopping);
     receiver.stop(Instant::now()).await;
     let expected = "receivers::partials: stopping";
@@ -109,9 +97,7 @@ async fn readers_wait_until_the_store_confirms_the_values() {
     let settings = settings::<PartialsReceiverConfig>(options);
     let receiver = Partials::new(settings.get(), cx).unwrap();
     receiver.start().await.unwrap();
-    while shared.health.unready().is_some() {
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
+    until(|| shared.health.unready().is_none()).await;
     let asked = engine.questions().unwrap().asked();
     assert_eq!(*asked.borrow(), 0, "nobody has read");
     assert_eq!(shared.health.refusal().await, None);

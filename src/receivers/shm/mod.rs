@@ -213,7 +213,7 @@ impl Directories {
         }
     }
 
-    /// Logs where the receiver looks: a relative pattern begins where the gateway was started.
+    /// Logs the absolute paths that the receiver reads: a relative pattern depends on the working directory of the gateway.
     fn log_nothing_found(&self) {
         let absolute = |pattern: &String| {
             let path = std::path::absolute(pattern);
@@ -223,7 +223,7 @@ impl Directories {
         tracing::info!(
             receiver = &*self.receiver,
             directories = directories.join(", "),
-            "no directory of cells is there yet"
+            "no directory of cells exists yet"
         );
     }
 

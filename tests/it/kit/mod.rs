@@ -107,8 +107,8 @@ pub(crate) fn wait_for<T>(deadline: Duration, what: &str, mut attempt: impl FnMu
 
 /// Asks again until an answer is right, for [`SOON`] at most. Gives the last answer, whose faults the test then shows.
 ///
-/// Who asks a server that scrapes needs it: on a busy machine a scrape may be late, and its series are away until the next
-/// one.
+/// A test that asks a scraping server needs it: on a busy machine a scrape may be late, and its series are missing until
+/// the next one.
 pub(crate) fn last_answer<T>(mut ask: impl FnMut() -> T, is_right: impl Fn(&T) -> bool) -> T {
     let started = Instant::now();
     loop {

@@ -135,8 +135,8 @@ fn an_event_reaches_the_alertmanager_soon_at_an_interval_of_100_ms() {
     let report = format!("from an event to its alert: median {median:?}, p99 {p99:?}, most {most:?}");
     let mut stderr = std::io::stderr();
     writeln!(stderr, "{report}").expect("standard error");
-    // Without optimisation, and beside other tests, many events wait for a processor. But not all of them do, and all would
-    // wait for the end of a longer interval.
+    // Without optimisation, and beside other tests, many events wait for a processor, but not all. With a longer interval,
+    // all would wait for its end.
     let limited = if cfg!(debug_assertions) {
         times[EVENTS / 10]
     } else {

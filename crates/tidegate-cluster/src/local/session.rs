@@ -296,7 +296,7 @@ impl<B: SessionBackend> Session<B> {
     }
 }
 
-/// The number of the newest question. Messages that the store has later say more than it asks for.
+/// The number of the newest question. A goal that is read later may include newer messages.
 fn asked(questions: Option<&watch::Receiver<u64>>) -> u64 {
     questions.map_or(0, |questions| *questions.borrow())
 }

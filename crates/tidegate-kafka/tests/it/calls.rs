@@ -69,6 +69,27 @@ async fn a_late_reader_gets_the_pages_that_were_published() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_read_that_has_caught_up_gives_each_message_of_a_subject() {
+    let engine = engine(&Broker::shared().address(), "each");
+    let (mut reader, mut writer) = (Machine::new(&engine), Machine::new(&engine));
+    reader.everything().await;
+    let mut all = Vec::new();
+    for _ in 0..20 {
+        let publish = StoreCall::Publish(page("each", 1, 1, b"page"));
+        all.push(writer.stored(publish).await);
+    }
+    let last = all[19];
+    reader
+        .until("it has read the last message", |reader| {
+            reader.reads.iter().any(|(_, stored)| stored.sequence == last)
+        })
+        .await;
+    let read: Vec<u64> = reader.reads.iter().map(|(_, stored)| stored.sequence).collect();
+    let has_all = all.iter().all(|sequence| read.contains(sequence));
+    assert!(has_all, "{read:?} of {all:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_question_is_answered_after_all_messages_of_then() {
     let engine = engine(&Broker::shared().address(), "questions");
     let (mut reader, mut writer) = (Machine::new(&engine), Machine::new(&engine));

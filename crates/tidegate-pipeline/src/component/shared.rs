@@ -262,7 +262,7 @@ impl Notices {
 /// A component that other gateways have too, and whose values may be older than theirs.
 #[async_trait]
 pub trait Confirm: Debug + Send + Sync {
-    /// Waits until its values are those of this moment or later. `false`: it does not know in time.
+    /// Waits until its values are those of this moment or later. `false`: it can't tell in time.
     async fn confirm(&self) -> bool;
 }
 
@@ -330,7 +330,7 @@ impl Health {
         first.map(|(component, (_, why))| format!("{component}: {why}"))
     }
 
-    /// Sets that readers wait until a component confirms its values. `None`: they need not.
+    /// Makes readers wait until a component confirms its values. `None`: they need not wait.
     pub fn confirm_by(&self, component: &str, confirm: Option<Arc<dyn Confirm>>) {
         let mut confirms = self.confirms.lock();
         match confirm {
@@ -339,8 +339,8 @@ impl Health {
         }
     }
 
-    /// Why a reader that has come now gets no values: as of [`Self::unready`], or because a component does not confirm
-    /// them. `None`: it gets those of this moment or later.
+    /// Why a reader gets no values now: a component is not ready ([`Self::unready`]) or does not confirm them. `None`: it
+    /// gets those of this moment or later.
     pub async fn refusal(&self) -> Option<String> {
         if let Some(why) = self.unready() {
             return Some(why);
@@ -351,7 +351,7 @@ impl Health {
                 return Some(format!("{component}: the store does not confirm the values"));
             }
         }
-        // It may have waited.
+        // A component may have become unready during the wait.
         self.unready().filter(|_| !confirms.is_empty())
     }
 

@@ -104,6 +104,18 @@ pub fn context(section: &str, id: &str) -> Context {
     }
 }
 
+/// Checks that `of` gives a component the same value again after it is rebuilt, and another component a value of its own.
+pub fn keeps_one_for_each_component<T>(of: impl Fn(&Context) -> Arc<T>) {
+    let base = context("receivers", "a");
+    let first = of(&base);
+    assert!(Arc::ptr_eq(&first, &of(&base)));
+    let other = Context {
+        shared: base.shared,
+        ..context("receivers", "b")
+    };
+    assert!(!Arc::ptr_eq(&first, &of(&other)));
+}
+
 /// Adds a cluster with the id `cluster`. Its engine does not run.
 pub fn add_cluster(shared: &Shared) -> Arc<Cluster> {
     let cluster = Arc::new(Cluster::new("test", 1));

@@ -62,7 +62,7 @@ impl<'d, 'q> Expansion<'d, 'q> {
         self.levels += 1;
         if self.levels > MAX_LEVELS {
             return Err(format!(
-                "more than {MAX_LEVELS} levels of blocks and templates: perhaps a template uses itself without an end"
+                "more than {MAX_LEVELS} levels of blocks and templates: perhaps a template calls itself endlessly"
             ));
         }
         let mut flow = Flow::Next;

@@ -36,12 +36,7 @@ enum FindingKind {
 impl Report {
     /// Adds what is left out at a node of the file.
     pub(super) fn add(&mut self, node: &Node, message: impl Into<String>) {
-        self.find(
-            FindingKind::LeftOut,
-            Some(span_of(node)),
-            node.path().to_string(),
-            message,
-        );
+        self.find_at(FindingKind::LeftOut, node, message);
     }
 
     /// Adds what is left out at a position.
@@ -51,12 +46,13 @@ impl Report {
 
     /// Adds what the output has in another form than a node of the file.
     pub(super) fn add_change(&mut self, node: &Node, message: impl Into<String>) {
-        self.find(
-            FindingKind::Changed,
-            Some(span_of(node)),
-            node.path().to_string(),
-            message,
-        );
+        self.find_at(FindingKind::Changed, node, message);
+    }
+
+    /// Adds a line about the key of a node, or about its value.
+    fn find_at(&mut self, kind: FindingKind, node: &Node, message: impl Into<String>) {
+        let span = node.key_span().unwrap_or(node.span());
+        self.find(kind, Some(span), node.path().to_string(), message);
     }
 
     /// Adds a line, once.
@@ -119,9 +115,4 @@ impl Report {
         }
         text
     }
-}
-
-/// The position of the key of a node, or of its value.
-fn span_of(node: &Node) -> Span {
-    node.key_span().unwrap_or(node.span())
 }

@@ -142,11 +142,11 @@ fn unknown(component: &str, class: Option<Class>, id: &str, all: &[PipelineCompo
     NoTarget::Unknown(why, near(class, id, all))
 }
 
-/// The component that was probably meant: a path if the request has one, otherwise an id.
+/// The component that the user probably meant: a path if the request has one, otherwise an id.
 fn near(class: Option<Class>, id: &str, all: &[PipelineComponent<'_>]) -> Option<String> {
     let Some(class) = class else {
         let near = nearest(id, all.iter().map(|one| one.id));
-        // `otlphttp/a` means an `otlphttp`, though `otlp` is its begin.
+        // `otlphttp/a` means an `otlphttp`, although the id `otlp` is nearer.
         let same_type = all.iter().map(|one| one.id).find(|one| kind(one) == kind(id));
         let near = near.filter(|near| kind(near) == kind(id)).or(same_type).or(near);
         return near.map(str::to_owned);

@@ -4,6 +4,14 @@
 
 use super::*;
 
+/// A page of a producer with this interval in milliseconds.
+fn page_at_interval(sequence: u64, millis: u32) -> StoredMessage {
+    let mut page = page(1, sequence, 1);
+    let interval = ("tg-interval".to_owned(), millis.to_string());
+    page.message.headers.push(interval);
+    page
+}
+
 #[test]
 fn messages_of_one_part_of_the_store_do_not_keep_a_replica_ready() {
     let mut reader = caught_up([page(1, 1, 1)]);
@@ -43,14 +51,10 @@ fn old_messages_do_not_keep_a_replica_ready() {
 
 #[test]
 fn a_read_that_may_miss_values_of_a_producer_is_not_current() {
-    let mut page = page(1, 1, 1);
-    page.message
-        .headers
-        .push(("tg-interval".to_owned(), "200".to_owned()));
     let mut reader = reader();
     let (id, _) = reader.poll().unwrap();
     let current = |millis| StoreEvent::Current(id, Duration::from_millis(millis), Instant::now());
-    reader.event(StoreEvent::Read(id, page), NOW);
+    reader.event(StoreEvent::Read(id, page_at_interval(1, 200)), NOW);
     reader.event(current(201), NOW);
     assert_eq!(reader.status(NOW).state, ReplicaState::CatchingUp);
     reader.event(current(200), NOW);
@@ -67,9 +71,7 @@ fn slow_reads_of_seconds_do_not_make_a_replica_stale() {
     let mut reader = reader();
     let (id, _) = reader.poll().unwrap();
     let sent_at = |tenth: u64| {
-        let mut page = page(1, 1 + tenth, 1);
-        let interval = ("tg-interval".to_owned(), "100".to_owned());
-        page.message.headers.push(interval);
+        let mut page = page_at_interval(1 + tenth, 100);
         page.time = NOW + tenth * SECOND / 10;
         page
     };
@@ -91,14 +93,10 @@ fn slow_reads_of_seconds_do_not_make_a_replica_stale() {
 
 #[test]
 fn a_question_is_confirmed_by_a_read_that_has_missed_nothing() {
-    let mut page = page(1, 1, 1);
-    page.message
-        .headers
-        .push(("tg-interval".to_owned(), "200".to_owned()));
     let mut reader = reader();
     let (id, _) = reader.poll().unwrap();
     let confirmed = |millis, question| StoreEvent::Confirmed(id, Duration::from_millis(millis), question);
-    reader.event(StoreEvent::Read(id, page), NOW);
+    reader.event(StoreEvent::Read(id, page_at_interval(1, 200)), NOW);
     reader.event(confirmed(0, 1), NOW);
     assert_eq!(reader.confirmed(), 0, "it has not read everything");
     reader.event(StoreEvent::Current(id, Duration::ZERO, Instant::now()), NOW);
