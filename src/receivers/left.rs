@@ -86,7 +86,7 @@ mod tests {
         drop([first, second]);
         assert_eq!(
             states(&base, &Arc::default()),
-            [None],
+            [None::<u8>],
             "the third has left nothing"
         );
     }
