@@ -92,6 +92,7 @@ These cases end with 1:
 
 | command | case |
 | --- | --- |
+| every command that prints | the output can't be written, for example to a full disk |
 | `run`, `validate`, `graph`, `config print` | the configuration has errors, or `--config` is missing |
 | `run` | a component can't start |
 | `validate --env` | the machine lacks something that the configuration needs |

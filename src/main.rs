@@ -6,10 +6,9 @@ mod allocator;
 
 use std::process::ExitCode;
 
-use clap::Parser;
 use tidegate::commands::Cli;
 
 fn main() -> ExitCode {
     allocator::start();
-    Cli::parse().run()
+    Cli::main()
 }

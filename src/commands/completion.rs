@@ -8,8 +8,7 @@ use clap::CommandFactory;
 use clap::builder::PossibleValuesParser;
 use clap_complete::Shell;
 
-use super::components;
-use super::{Cli, Failure};
+use super::{Cli, Failure, components, output};
 use crate::config::Class;
 use crate::print_line;
 
@@ -48,9 +47,12 @@ pub struct CompletionArgs {
 /// Writes the script to standard output.
 ///
 /// # Errors
-/// None: failed writes to standard output are not reported.
+/// None.
 pub fn run(args: &CompletionArgs) -> Result<(), Failure> {
-    clap_complete::generate(args.shell, &mut described(), "tidegate", &mut std::io::stdout());
+    // It panics if it can't write.
+    let mut script = Vec::new();
+    clap_complete::generate(args.shell, &mut described(), "tidegate", &mut script);
+    output::print(format_args!("{}", String::from_utf8_lossy(&script)));
     match args.shell {
         Shell::Bash => print_line!("{BASH_COMPOSITES}"),
         Shell::Fish => print_line!("{}{FISH_COMPOSITES}", fish_kinds()),

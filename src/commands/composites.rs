@@ -3,13 +3,13 @@
 //! `tidegate composites`: the declared values of a running gateway, as they are and as they change.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::io::{IsTerminal, Write};
+use std::io::IsTerminal;
 use std::time::SystemTime;
 
 use serde_json::Value;
 
 use super::client::{self, Client, GatewayArgs, StreamEvent, labels, number, printable, sparkline, table};
-use super::{Failure, is_output_closed};
+use super::{Failure, output};
 use crate::print_line;
 
 /// Arguments of `tidegate composites`.
@@ -81,7 +81,7 @@ pub fn run(args: &CompositesArgs) -> Result<(), Failure> {
                 labels,
                 min_interval,
                 events,
-            }) => watch(client, name, labels, min_interval.to_string(), *events).await,
+            }) => output::while_read(watch(client, name, labels, min_interval.to_string(), *events)).await,
         }
     })
 }
@@ -225,7 +225,7 @@ async fn watch(
         if screen.show(&event) {
             events += 1;
         }
-        if most.is_some_and(|most| events >= most) || is_output_closed() {
+        if most.is_some_and(|most| events >= most) || output::has_failed() {
             return Ok(());
         }
     }
@@ -290,13 +290,11 @@ impl Screen {
         let rows: Vec<Vec<String>> = self.groups.values().map(|(_, row)| row.clone()).collect();
         let head: Vec<&str> = std::iter::once("TIME").chain(HEAD).chain([""]).collect();
         let text = table(&head, &rows);
-        let mut out = std::io::stdout().lock();
         if self.lines > 0 {
             // Back to where the table began, and away with it.
-            let _ = write!(out, "\x1b[{}A\x1b[J", self.lines);
+            output::print(format_args!("\x1b[{}A\x1b[J", self.lines));
         }
-        let _ = out.write_all(text.as_bytes());
-        let _ = out.flush();
+        output::print(format_args!("{text}"));
         self.lines = text.lines().count();
     }
 }

@@ -32,7 +32,7 @@ The documents in
 /// Prints the page.
 ///
 /// # Errors
-/// None: failed writes to standard output are not reported.
+/// None.
 pub(super) fn run() -> Result<(), Failure> {
     print_line!("{}", page().trim_end());
     Ok(())

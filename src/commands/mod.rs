@@ -15,6 +15,7 @@ mod fetch;
 pub mod graph;
 pub mod load;
 mod man;
+pub mod output;
 pub mod plugin_host;
 pub mod query;
 pub mod quickstart;
@@ -30,7 +31,6 @@ pub mod validate;
 pub mod version;
 
 use std::process::ExitCode;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use clap::{Parser, Subcommand};
 
@@ -103,9 +103,29 @@ enum Command {
 }
 
 impl Cli {
-    /// Runs the command that was asked for.
-    pub fn run(self) -> ExitCode {
-        let result = match self.command.unwrap_or(Command::Run(self.run)) {
+    /// Runs the command of the process's arguments.
+    pub fn main() -> ExitCode {
+        let result = match Self::try_parse() {
+            Ok(cli) => cli.run(),
+            Err(help) if !help.use_stderr() => {
+                output::note(help.print());
+                Ok(())
+            }
+            Err(error) => error.exit(),
+        };
+        let mut code = ExitCode::SUCCESS;
+        // Both: the report of the command may be in the output that is lost.
+        for failure in [result, output::finish()].into_iter().filter_map(Result::err) {
+            if !matches!(failure, Failure::Reported) {
+                eprintln!("tidegate: {failure}");
+            }
+            code = ExitCode::FAILURE;
+        }
+        code
+    }
+
+    fn run(self) -> Result<(), Failure> {
+        match self.command.unwrap_or(Command::Run(self.run)) {
             Command::Run(args) => run::run(&args),
             Command::Quickstart(args) => quickstart::run(&args),
             Command::Validate(args) => validate::run(&args),
@@ -126,14 +146,6 @@ impl Cli {
             Command::Man => man::run(),
             Command::Version => version::run(),
             Command::Completion(args) => completion::run(&args),
-        };
-        match result {
-            Ok(()) => ExitCode::SUCCESS,
-            Err(Failure::Reported) => ExitCode::FAILURE,
-            Err(failure) => {
-                eprintln!("tidegate: {failure}");
-                ExitCode::FAILURE
-            }
         }
     }
 }
@@ -168,29 +180,4 @@ impl Failure {
             error,
         }
     }
-}
-
-/// Whether a write to standard output has failed.
-static IS_OUTPUT_CLOSED: AtomicBool = AtomicBool::new(false);
-
-/// Notes the result of a write to standard output.
-pub fn note_output(written: &std::io::Result<()>) {
-    if written.is_err() {
-        IS_OUTPUT_CLOSED.store(true, Ordering::Relaxed);
-    }
-}
-
-/// Whether nobody reads standard output any more. A command that prints until it is stopped ends then.
-fn is_output_closed() -> bool {
-    IS_OUTPUT_CLOSED.load(Ordering::Relaxed)
-}
-
-/// Prints a line to standard output; a reader that has gone away (`| head`) is not an error.
-#[macro_export]
-macro_rules! print_line {
-    ($($arg:tt)*) => {{
-        use std::io::Write as _;
-        let written = writeln!(std::io::stdout().lock(), $($arg)*);
-        $crate::commands::note_output(&written);
-    }};
 }

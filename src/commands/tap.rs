@@ -2,16 +2,16 @@
 
 //! `tidegate tap`: what enters or leaves a component of a running gateway, item by item.
 
-use std::io::{self, Write};
 use std::num::NonZeroU64;
 use std::time::Duration;
 
 use serde_json::Value;
 
-use super::Failure;
 use super::client::{self, Client, EventStream, GatewayArgs, StreamEvent, printable, printable_json};
+use super::{Failure, output};
 use crate::batch::{Signal, convert, json, wire};
 use crate::exporters::debug::layout;
+use crate::print_line;
 
 /// Arguments of `tidegate tap`.
 #[derive(Debug, clap::Args)]
@@ -64,12 +64,12 @@ const WAITS: [Duration; 2] = [Duration::from_millis(200), Duration::from_secs(5)
 /// # Errors
 /// The gateway can't be reached at first, or refuses the tap.
 pub fn run(args: &TapArgs) -> Result<(), Failure> {
-    client::run(&args.gateway, |client| follow(client, args))
+    client::run(&args.gateway, |client| output::while_read(follow(client, args)))
 }
 
 /// The end of a stream.
 enum TapEnd {
-    /// All items are printed, or nobody reads them.
+    /// All items are printed, or can't be printed any more.
     Complete,
     /// The connection or the gateway has ended.
     Lost(String),
@@ -142,11 +142,9 @@ fn print_event(event: &StreamEvent, format: TapFormat, left: &mut Option<u64>) -
     let number = |name: &str| serde_json::from_str::<Value>(data).ok()?[name].as_u64();
     match event.name.as_str() {
         "item" => {
-            if print_item(data, format).is_err() {
-                return Some(TapEnd::Complete);
-            }
+            print_item(data, format);
             *left = left.map(|left| left.saturating_sub(1));
-            (*left == Some(0)).then_some(TapEnd::Complete)
+            (*left == Some(0) || output::has_failed()).then_some(TapEnd::Complete)
         }
         "skipped" => {
             eprintln!(
@@ -172,15 +170,12 @@ fn print_event(event: &StreamEvent, format: TapFormat, left: &mut Option<u64>) -
     }
 }
 
-/// Prints an item. An error means that nobody reads the output.
-fn print_item(line: &str, format: TapFormat) -> io::Result<()> {
+fn print_item(line: &str, format: TapFormat) {
     let shown = match format {
         TapFormat::Json => printable_json(line),
         TapFormat::Text => printable(&text(line).unwrap_or_else(|| line.to_owned())),
     };
-    let mut out = io::stdout().lock();
-    writeln!(out, "{shown}")?;
-    out.flush()
+    print_line!("{shown}");
 }
 
 /// The item as the `debug` exporter prints it; `None`: the line is not OTLP/JSON.

@@ -9,7 +9,7 @@ use crate::print_line;
 /// Prints version, commit, features, compiler, target and the NIXL formats it reads.
 ///
 /// # Errors
-/// None: failed writes to standard output are not reported.
+/// None.
 pub fn run() -> Result<(), Failure> {
     print_line!("{}", text().trim_end());
     Ok(())

@@ -12,8 +12,9 @@ use crate::component::Context;
 /// Where a receiver leaves its state when it stops. State that no other receiver takes is dropped with the last owner, and
 /// the drop ends its sources.
 ///
-/// A reload drops the old receiver after the start of the new one. A gateway that stops drops its receivers after the stop of
-/// all processors, which count these sources until their last export.
+/// A reload drops the old receivers when all new ones have started. If it fails before, receivers of the old plan go on with
+/// all that was left. A gateway that stops drops its receivers after the stop of all processors, which count these sources
+/// until their last export.
 pub(super) struct Left<T>(Mutex<Option<T>>);
 
 impl<T> Default for Left<T> {
@@ -30,25 +31,30 @@ impl<T> Left<T> {
         drop(earlier);
     }
 
-    fn take(&self) -> Option<T> {
-        self.0.lock().take()
+    /// Takes a part of the state out, if there is any. The rest stays.
+    pub(super) fn take<R>(&self, part: impl FnOnce(&mut T) -> R) -> Option<R> {
+        self.0.lock().as_mut().map(part)
     }
 }
 
-/// Where the last receivers of a gateway leave their state, by the paths of these.
-struct LastReceivers<T>(Mutex<HashMap<Arc<str>, Weak<Left<T>>>>);
+/// Where the receivers of a gateway leave their state, by the paths of these.
+struct AllLeft<T>(Mutex<HashMap<Arc<str>, Vec<Weak<Left<T>>>>>);
 
-impl<T> Default for LastReceivers<T> {
+impl<T> Default for AllLeft<T> {
     fn default() -> Self {
         Self(Mutex::new(HashMap::new()))
     }
 }
 
-/// The state of the receiver before this one. `left`: where this receiver leaves its own.
-pub(super) fn succeed<T: Send + 'static>(base: &Context, left: &Arc<Left<T>>) -> Option<T> {
-    let receivers = base.shared.parts.get(LastReceivers::<T>::default);
-    let before = receivers.0.lock().insert(base.path.clone(), Arc::downgrade(left));
-    before?.upgrade()?.take()
+/// The states of the receivers before this one, the first one first. They are several while a reload returns to the old plan.
+/// `left`: where this receiver leaves its own.
+pub(super) fn succeed<T: Send + 'static>(base: &Context, left: &Arc<Left<T>>) -> Vec<Arc<Left<T>>> {
+    let all = base.shared.parts.get(AllLeft::<T>::default);
+    let mut all = all.0.lock();
+    let receivers = all.entry(base.path.clone()).or_default();
+    let before: Vec<_> = receivers.iter().filter_map(Weak::upgrade).collect();
+    *receivers = before.iter().chain([left]).map(Arc::downgrade).collect();
+    before
 }
 
 #[cfg(test)]
@@ -56,29 +62,49 @@ mod tests {
     use super::*;
     use crate::component::testing::context;
 
+    /// What the receivers before this one have left.
+    fn states(base: &Context, left: &Arc<Left<u8>>) -> Vec<Option<u8>> {
+        let before = succeed(base, left);
+        before.iter().map(|before| before.take(|state| *state)).collect()
+    }
+
     #[test]
-    fn state_goes_to_the_next_receiver_of_the_same_name_once() {
+    fn state_goes_to_the_next_receivers_of_the_same_name() {
         let base = context("receivers", "a");
-        let [first, second] = [(); 2].map(|()| Arc::<Left<u8>>::default());
-        assert_eq!(succeed(&base, &first), None);
+        let [first, second, third] = [(); 3].map(|()| Arc::default());
+        assert!(states(&base, &first).is_empty());
         first.put(1);
         let other = Context {
             path: "receivers::b".into(),
             ..base.clone()
         };
-        assert_eq!(succeed::<u8>(&other, &Arc::default()), None);
-        assert_eq!(succeed(&base, &second), Some(1));
-        assert_eq!(succeed::<u8>(&base, &Arc::default()), None);
+        assert!(states(&other, &Arc::default()).is_empty());
+        assert_eq!(states(&base, &second), [Some(1)]);
+        second.put(2);
+        // As in the return from a reload that has failed.
+        assert_eq!(states(&base, &third), [Some(1), Some(2)]);
+        drop([first, second]);
+        assert_eq!(
+            states(&base, &Arc::default()),
+            [None::<u8>],
+            "the third has left nothing"
+        );
     }
 
     #[test]
-    fn state_that_nobody_takes_goes_with_its_receiver() {
+    fn a_part_that_nobody_takes_goes_with_its_receiver() {
         let base = context("receivers", "a");
-        let (left, state) = (Arc::default(), Arc::new(()));
-        assert!(succeed::<Arc<()>>(&base, &left).is_none());
-        left.put(state.clone());
+        let [left, next] = [(); 2].map(|()| Arc::default());
+        let parts = [(); 2].map(|()| Arc::new(()));
+        assert!(succeed::<Vec<Arc<()>>>(&base, &left).is_empty());
+        left.put(parts.to_vec());
+        let before = succeed(&base, &next);
+        assert!(before[0].take(Vec::pop).flatten().is_some());
+        let counts = || parts.each_ref().map(Arc::strong_count);
+        assert_eq!(counts(), [2, 1]);
         drop(left);
-        assert_eq!(Arc::strong_count(&state), 1);
-        assert!(succeed::<Arc<()>>(&base, &Arc::default()).is_none());
+        assert_eq!(counts(), [2, 1], "the next one may take it later");
+        drop(before);
+        assert_eq!(counts(), [1, 1]);
     }
 }

@@ -183,9 +183,12 @@ def is_interrupted(machine: Machine) -> None:
 @case("0", "`composites watch`, `tap`, `top`, `ring tail`", "the program that reads the output has ended, for example `head`")
 def is_not_read(machine: Machine) -> None:
     machine.gateway()
+    watched = "composites watch depth --min-interval 100ms"
+    # Nothing comes.
+    for command in (watched, "tap composite", "top --interval 1h"):
+        machine.ends(f"tidegate {command} | true; exit ${{PIPESTATUS[0]}}", 0)
     machine.send()
     machine.ring()
-    watched = "composites watch depth --min-interval 100ms"
     for command in (watched, "tap composite", "top --interval 100ms", "ring tail rings/rank_0"):
         machine.ends(f"tidegate {command} | head --lines 1; exit ${{PIPESTATUS[0]}}", 0)
 
@@ -213,6 +216,17 @@ def follows_a_ring_to_its_end(machine: Machine) -> None:
 
 
 # Cases that end with 1.
+
+
+@case("1", "every command that prints", "the output can't be written, for example to a full disk")
+def cannot_be_written(machine: Machine) -> None:
+    machine.gateway()
+    machine.send()
+    machine.ring()
+    watched = "composites watch depth --min-interval 100ms"
+    at_once = ("--help", "--version", "version", "man", "completion bash", "components", "query 1", "ring ls rings")
+    for command in (*at_once, watched, "tap composite", "top --interval 100ms", "ring tail rings/rank_0"):
+        machine.ends(f"tidegate {command} 2>&1 >/dev/full", 1, "tidegate: can't write the output: No space left on device")
 
 
 @case("1", "`run`, `validate`, `graph`, `config print`", "the configuration has errors, or `--config` is missing")

@@ -70,7 +70,14 @@ SENTENCES: dict[tuple[str, str], tuple[Case, ...] | str] = {
     ("docs/commands.md", "`tidegate run` drains and stops after SIGTERM or SIGINT, with the code 0."): (cases.is_stopped,),
     ("docs/commands.md", "A later one stops at once, with the code 0 too."): (cases.is_stopped_at_once,),
     ("docs/commands.md", "Ctrl-C ends both by SIGINT, which shells show as 130."): (cases.is_ended,),
-    ("docs/commands.md", "Both end with 0 when the program behind a pipe has ended, for example `head`."): (cases.is_not_read,),
+    (
+        "docs/commands.md",
+        "`tap`, `composites watch`, `top` and `ring tail` end with 0 when the program behind a pipe has ended, for example `head`.",
+    ): (cases.is_not_read,),
+    (
+        "docs/commands.md",
+        "If the output can't be written for another reason, for example to a full disk, a command says so and ends with 1.",
+    ): (cases.cannot_be_written,),
     ("docs/composites.md", "`tidegate composites watch` prints the reason and exits with 1."): (cases.is_watched_to_the_end,),
     ("docs/configuration.md", "The exit code is 0 if the configuration can run, 1 otherwise."): (cases.succeeds, cases.has_errors),
     ("docs/configuration.md", "The exit code is 1 if there is an error."): (cases.lacks_something,),

@@ -44,6 +44,7 @@ mod nixl;
 mod notices;
 mod older_builds;
 mod otlp;
+mod output;
 mod own_metrics;
 mod owners;
 mod peers;

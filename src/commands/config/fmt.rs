@@ -3,10 +3,9 @@
 //! `config fmt`: files in canonical layout.
 
 use std::fs;
-use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
-use crate::commands::Failure;
+use crate::commands::{Failure, output};
 use crate::config::{Problems, format_text, read_file};
 use crate::print_line;
 
@@ -71,7 +70,7 @@ fn finish(args: &FmtArgs, file: &Path, layout: &FileLayout) -> Result<bool, Fail
         }
         FileLayout::Same(_) if args.check || args.write => Ok(true),
         FileLayout::Same(text) | FileLayout::Other(text) => {
-            let _ = std::io::stdout().lock().write_all(text.as_bytes());
+            output::print(format_args!("{text}"));
             Ok(true)
         }
     }

@@ -10,7 +10,7 @@ use serde_json::json;
 use tidegate_ring::{Batch, Names, Options, Poll, Reader};
 
 use super::until_interrupted;
-use crate::commands::{Failure, is_output_closed};
+use crate::commands::{Failure, output};
 use crate::print_line;
 
 /// How often an empty ring is looked at.
@@ -65,7 +65,7 @@ pub(super) fn run(args: &TailArgs) -> Result<(), Failure> {
     announce(&reader, format);
     let mut batch = Batch::default();
     let mut read = 0;
-    while !over.load(Relaxed) && !is_output_closed() {
+    while !over.load(Relaxed) && !output::is_over() {
         match reader.read(&mut batch)? {
             Poll::Events(_) => {
                 print(&batch, reader.names(), format);

@@ -19,7 +19,7 @@ use self::snapshot::GraphSnapshot;
 use self::view::{SortColumn, table, wrapped};
 use super::client::{self, Client, GatewayArgs, printable};
 use super::terminal::{self, Screen, clip, screen};
-use super::{Failure, is_output_closed};
+use super::{Failure, output};
 use crate::print_line;
 
 /// Arguments of `tidegate top`.
@@ -95,10 +95,13 @@ async fn show(args: &TopArgs, client: Client) -> Result<(), Failure> {
     }
     let (sender, answers) = mpsc::channel(1);
     let every = state.interval;
-    tokio::select! {
-        () = poll(&client, every, sender) => Ok(()),
-        ended = follow(state, answers) => ended,
-    }
+    output::while_read(async {
+        tokio::select! {
+            () = poll(&client, every, sender) => Ok(()),
+            ended = follow(state, answers) => ended,
+        }
+    })
+    .await
 }
 
 async fn read(client: &Client, every: Duration) -> TopAnswer {
@@ -151,7 +154,7 @@ async fn follow(mut state: TopState, mut answers: mpsc::Receiver<TopAnswer>) -> 
             None if is_new => state.print(),
             None => {}
         }
-        if is_output_closed() {
+        if output::has_failed() {
             return Ok(());
         }
     }

@@ -126,8 +126,8 @@ impl Drain {
                 self.open(path, now);
             }
         }
-        // Rings that are not there any more.
-        self.context.before = None;
+        // The other sources end with their receivers.
+        self.context.before = Vec::new();
         let rings = metrics::gauge!("tidegate_nixl_rings", "receiver" => self.context.receiver.clone());
         rings.set(self.rings.len() as f64);
         let unread = self
@@ -142,7 +142,7 @@ impl Drain {
         if !self.kept.take(ring::BYTES + kept::note(&path), now) {
             return self.refuse(&path, kept::MEMORY, &kept::no_room(&path), now);
         }
-        match Ring::open(&path, self.consume, self.poll_interval, &mut self.context) {
+        match Ring::open(&path, self.consume, self.poll_interval, &self.context) {
             Ok(ring) => {
                 let receiver = &*self.context.receiver;
                 tracing::debug!(receiver, agent = ring.agent(), path = %ring.path().display(), "draining");

@@ -18,7 +18,7 @@ pub(super) struct LeftSource {
     pub(super) file: Option<FileId>,
 }
 
-/// The sources of a receiver that has stopped. Sources that no other receiver takes end.
+/// The sources of a receiver that has stopped. Sources that no other receiver takes end with it.
 pub(super) struct LeftSources(BTreeMap<PathBuf, LeftSource>);
 
 impl LeftSources {
@@ -28,17 +28,16 @@ impl LeftSources {
     }
 
     /// The source of the ring at `path`, if this is the same ring and the source has the attributes of `new`. Otherwise that
-    /// source ends.
+    /// source stays.
     pub(super) fn take(&mut self, path: &Path, file: FileId, new: &Source) -> Option<Arc<Source>> {
-        let left = self.0.remove(path)?;
-        let source = left.source;
+        let LeftSource { source, file: before } = self.0.get(path)?;
         let has_same_attributes = source.resource == new.resource && source.attributes == new.attributes;
-        if left.file == Some(file) && has_same_attributes {
-            source.lease.touch(unix_now());
-            return Some(source);
+        if *before != Some(file) || !has_same_attributes {
+            return None;
         }
-        source.lease.end();
-        None
+        let source = self.0.remove(path)?.source;
+        source.lease.touch(unix_now());
+        Some(source)
     }
 }
 

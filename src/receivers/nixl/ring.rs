@@ -15,6 +15,7 @@ use super::metrics::{Names, RingMetrics};
 use super::poll_interval::PollInterval;
 use crate::batch::Batch;
 use crate::component::{Entry, unix_now};
+use crate::receivers::left::Left;
 use crate::receivers::pods;
 
 /// The retry delay for refused events. The ring itself is the queue meanwhile.
@@ -44,8 +45,8 @@ pub(super) struct DrainContext {
     pub(super) selection: Selection,
     pub(super) hostname: Arc<str>,
     pub(super) names: Arc<Names>,
-    /// The sources of the receiver before this one, until the first look at the directories.
-    pub(super) before: Option<LeftSources>,
+    /// The sources of the receivers before this one, until the first look at the directories.
+    pub(super) before: Vec<Arc<Left<LeftSources>>>,
 }
 
 /// An open ring.
@@ -75,7 +76,7 @@ impl Ring {
         path: &Path,
         consume: bool,
         poll: Duration,
-        context: &mut DrainContext,
+        context: &DrainContext,
     ) -> Result<Self, Error> {
         let reader = Reader::open(
             path,
@@ -98,8 +99,11 @@ impl Ring {
         let mut metrics = RingMetrics::new(&context.receiver, &agent, &context.names);
         metrics.opened(&reader);
         let new = source(path, &agent, &context.hostname);
-        let before = context.before.as_mut();
-        let left = before.and_then(|before| before.take(path, reader.id(), &new));
+        let take = |left: &mut LeftSources| left.take(path, reader.id(), &new);
+        let left = context
+            .before
+            .iter()
+            .find_map(|before| before.take(take).flatten());
         let now = Instant::now();
         Ok(Self {
             source: left.unwrap_or_else(|| Arc::new(new)),

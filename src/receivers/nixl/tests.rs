@@ -255,6 +255,30 @@ async fn a_rebuilt_receiver_goes_on_with_the_sources_of_its_rings() {
     assert!(before[0].lease.is_ended(), "nobody has taken it");
 }
 
+/// A reload that fails after the start of a receiver with another host name.
+#[tokio::test]
+async fn a_restored_receiver_goes_on_with_the_sources_of_the_first() {
+    let directory = tempfile::tempdir().unwrap();
+    let (base, sink) = (context("receivers", "nixl"), Sink::new());
+    let mut ring = Writer::create(directory.path().join("a"), Layout::V4, 8).unwrap();
+    let old = start_in(&base, directory.path(), "", &sink).await;
+    ring.push_all(&[event(TX_BYTES, 1)]);
+    eventually("a batch of the first", || sink.items() == 1);
+    old.stop(Instant::now() + Duration::from_secs(60)).await;
+    let failed = start_in(&base, directory.path(), ", hostname: other", &sink).await;
+    ring.push_all(&[event(TX_BYTES, 2)]);
+    eventually("a batch of the second", || sink.items() == 2);
+    failed.stop(Instant::now() + Duration::from_secs(60)).await;
+    let restored = start_in(&base, directory.path(), "", &sink).await;
+    ring.push_all(&[event(TX_BYTES, 3)]);
+    eventually("a batch of the third", || sink.items() == 3);
+    drop((old, failed));
+    let all = sources(&sink);
+    assert!(Arc::ptr_eq(&all[2], &all[0]));
+    assert!(!all[0].lease.is_ended() && all[1].lease.is_ended());
+    stop(restored).await;
+}
+
 #[tokio::test]
 async fn other_labels_and_own_names_begin_other_sources() {
     let directory = tempfile::tempdir().unwrap();

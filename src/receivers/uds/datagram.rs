@@ -56,7 +56,7 @@ impl Task {
         let reader = Reader {
             socket,
             buffer: vec![0; config.max_datagram_size.as_usize()].into(),
-            senders: Senders::new(config, sink.clone(), before, left),
+            senders: Senders::new(config, sink.clone(), &before, left),
             sink,
             stopping: stopping.clone(),
         };

@@ -58,16 +58,16 @@ struct SenderSettings {
     by_process: bool,
 }
 
-/// The senders of a receiver that has stopped. Senders that no other receiver takes end.
+/// The senders of a receiver that has stopped. Senders that no other receiver takes end with it.
 pub(super) struct LeftSenders {
     settings: SenderSettings,
     senders: SendersByProcess,
 }
 
 impl LeftSenders {
-    /// The senders that `goes_on` selects, if the settings are the same. The others end.
+    /// The senders that `goes_on` selects, if the settings are the same. The others stay.
     fn take(
-        mut self,
+        &mut self,
         settings: &SenderSettings,
         mut goes_on: impl FnMut(Option<Credentials>, &mut Sender) -> bool,
     ) -> SendersByProcess {
@@ -104,11 +104,11 @@ struct Columns {
 }
 
 impl Senders {
-    /// The senders of the receiver `before` this one go on. `left`: where these stay after the end.
+    /// The senders of the receivers `before` this one go on. `left`: where these stay after the end.
     pub(super) fn new(
         config: &DatagramConfig,
         sink: Arc<EventSink>,
-        before: Option<LeftSenders>,
+        before: &[Arc<Left<LeftSenders>>],
         left: Arc<Left<LeftSenders>>,
     ) -> Self {
         let settings = SenderSettings {
@@ -122,11 +122,15 @@ impl Senders {
             by_process: config.peer_credentials,
         };
         let (file, max_kinds) = (config.file(), config.max_kinds.get());
-        let goes_on = |process: Option<Credentials>, sender: &mut Sender| {
-            let is_allowed = !config.peer_credentials || file.allows(process);
-            is_allowed && sender.kinds.set_max(max_kinds)
-        };
-        let senders = before.map_or_else(HashMap::new, |before| before.take(&settings, goes_on));
+        let mut senders = SendersByProcess::new();
+        for before in before {
+            let goes_on = |process: Option<Credentials>, sender: &mut Sender| {
+                let is_allowed = !config.peer_credentials || file.allows(process);
+                is_allowed && !senders.contains_key(&process) && sender.kinds.set_max(max_kinds)
+            };
+            let taken = before.take(|left| left.take(&settings, goes_on));
+            senders.extend(taken.into_iter().flatten());
+        }
         Self {
             kinds_bytes: senders.values().map(|sender| sender.kinds.bytes()).sum(),
             senders,

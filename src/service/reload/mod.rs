@@ -10,7 +10,8 @@
 //!    whose port goes to an exporter), and before them all old members that push into them; start the new ones.
 //! 4. Lead all downstreams to the new graph at one moment, and show the tables and composites of the new members, under the
 //!    names of the new pages. Until then, those of stopped members stay visible, and new pages make their readers wait.
-//! 5. Stop the receivers that are replaced or removed, and start their successors.
+//! 5. Stop the receivers that are replaced or removed, and start their successors. Sources that these do not take over end
+//!    when all have started.
 //! 6. When the last push into the old graph has ended, stop its members. They hand on what they hold.
 //!
 //! `change` sorts the members by these steps. `fixed` refuses what can't change.
@@ -82,7 +83,7 @@ pub enum ReloadError {
 struct Failed {
     error: ReloadError,
     has_stopped: bool,
-    /// The receivers that have stopped. Those of the old plan take what they have left.
+    /// The receivers that have stopped. Those of the old plan take what is left.
     receivers: Vec<GraphMember>,
 }
 

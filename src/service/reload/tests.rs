@@ -2,6 +2,7 @@
 
 //! Reloads that are refused, and the names and the history that queries have after a reload.
 
+use std::fmt::Display;
 use std::net::{SocketAddr, TcpListener};
 use std::os::unix::net::UnixDatagram;
 use std::path::Path;
@@ -53,13 +54,13 @@ fn taken() -> (TcpListener, SocketAddr) {
     (listener, address)
 }
 
-/// Fails to reload because of the address.
-async fn fails(running: &mut Running, from: &Plan, to: &Plan, taken: SocketAddr) {
+/// Fails to reload because of the address, or of the path.
+async fn fails(running: &mut Running, from: &Plan, to: &Plan, address: impl Display) {
     let refused = running.reload(from, to, &[]).await;
     let Err(ReloadError::Start(error)) = &refused else {
         panic!("{refused:?}");
     };
-    assert!(error.to_string().contains(&taken.to_string()), "{error}");
+    assert!(error.to_string().contains(&address.to_string()), "{error}");
     running.finish(DRAIN).await;
 }
 
@@ -290,6 +291,36 @@ service: {{pipelines: {{metrics: {{receivers: [otlp, uds], processors: [aggregat
     sender.send_to(b"depth:5|g", &socket).unwrap();
     until_depth_is(5.0, &shared).await;
     fails(&mut running, &from, &to, taken).await;
+    sender.send_to(b"depth:+1|g", &socket).unwrap();
+    until_depth_is(6.0, &shared).await;
+    running.stop(DRAIN).await;
+}
+
+/// The new receiver of datagrams has started, with other senders, when the next receiver fails.
+#[tokio::test]
+async fn a_failed_reload_keeps_senders_that_a_started_receiver_ends() {
+    let folder = tempfile::tempdir().unwrap();
+    let socket = folder.path().join("statsd.sock");
+    let missing = folder.path().join("missing/events.sock");
+    let of = |timeout: &str, events: &Path| {
+        plan(&format!(
+            "receivers:
+  uds: {{source_timeout: {timeout}, datagram: {{path: {}}}}}
+  uds/next: {{stream: {{path: {}}}}}
+processors: {{aggregate: {{rules: [{{match: {{name: depth}}}}]}}}}
+exporters: {{nop: {{}}}}
+service: {{pipelines: {{metrics: {{receivers: [uds, uds/next], processors: [aggregate], exporters: [nop]}}}}}}",
+            socket.display(),
+            events.display()
+        ))
+    };
+    let (from, to) = (of("60s", &folder.path().join("events.sock")), of("90s", &missing));
+    let shared = Arc::new(Shared::default());
+    let mut running = run(&from, &shared).await;
+    let sender = UnixDatagram::unbound().unwrap();
+    sender.send_to(b"depth:5|g", &socket).unwrap();
+    until_depth_is(5.0, &shared).await;
+    fails(&mut running, &from, &to, missing.display()).await;
     sender.send_to(b"depth:+1|g", &socket).unwrap();
     until_depth_is(6.0, &shared).await;
     running.stop(DRAIN).await;

@@ -141,7 +141,7 @@ mod tests {
             goal: None,
             is_second: false,
         };
-        assert_eq!(open.reach(100, begun), Progress::Waiting, "there is no goal yet");
+        assert_eq!(open.reach(100, begun), Progress::Waiting, "no goal is set yet");
         open.goal = Some(101);
         assert_eq!(open.reach(100, begun), Progress::Waiting);
         assert_eq!(open.reach(101, begun), Progress::AskAgain);

@@ -29,7 +29,7 @@ type Keywords = Map<String, Value>;
 /// Prints the schema.
 ///
 /// # Errors
-/// None: failed writes to standard output are not reported.
+/// None.
 pub(super) fn run() -> Result<(), Failure> {
     print_line!("{:#}", schema());
     Ok(())

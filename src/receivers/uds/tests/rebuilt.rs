@@ -102,6 +102,8 @@ async fn another_setting_ends_senders_and_their_gauges() {
         let first = gateway.send("d.sock", "depth:5|g\nrequests:1|c").await;
         stop(&old).await;
         let new = gateway.start(options).await;
+        assert!(!first.source.lease.is_ended(), "{options}: the reload may fail");
+        drop(old);
         assert!(first.source.lease.is_ended(), "{options}");
         assert_eq!(gateway.reserved_bytes(), 0, "{options}");
         let second = gateway.send(socket, "depth:+1|g").await;
@@ -110,6 +112,30 @@ async fn another_setting_ends_senders_and_their_gauges() {
         assert!(!second.source.lease.is_ended(), "{options}");
         stop(&new).await;
     }
+}
+
+/// A reload that fails after the start of a receiver with other settings.
+#[tokio::test]
+async fn a_restored_receiver_continues_senders_of_the_first() {
+    let gateway = Reloads::new();
+    let options = "datagram: {path: DIR/d.sock}";
+    let old = gateway.start(options).await;
+    let first = gateway.send("d.sock", "depth:5|g").await;
+    stop(&old).await;
+    let failed = gateway
+        .start("datagram: {path: DIR/d.sock}\nsource_timeout: 60s")
+        .await;
+    let second = gateway.send("d.sock", "depth:+1|g").await;
+    assert_eq!(second.values.get(0), Some(1.0));
+    stop(&failed).await;
+    let restored = gateway.start(options).await;
+    drop((old, failed));
+    assert!(second.source.lease.is_ended());
+    let third = gateway.send("d.sock", "depth:+1|g").await;
+    assert_eq!(third.values.get(0), Some(6.0));
+    assert!(Arc::ptr_eq(&third.source, &first.source));
+    assert!(!first.source.lease.is_ended());
+    stop(&restored).await;
 }
 
 #[tokio::test]
