@@ -37,8 +37,11 @@ impl<T> Left<T> {
     }
 }
 
-/// Where the receivers of a gateway leave their state, by the paths of these.
-struct AllLeft<T>(Mutex<HashMap<Arc<str>, Vec<Weak<Left<T>>>>>);
+/// Where the receivers with one path leave their state, the first one first.
+type LeftAtPath<T> = Vec<Weak<Left<T>>>;
+
+/// Where the receivers of a gateway leave their state, by their paths.
+struct AllLeft<T>(Mutex<HashMap<Arc<str>, LeftAtPath<T>>>);
 
 impl<T> Default for AllLeft<T> {
     fn default() -> Self {

@@ -88,7 +88,7 @@ impl ReadTask {
         };
         tokio::select! {
             // The machine reads again at once, and the next reader is a client that knows of no failure before.
-            result = paused_after_error(self.read(client, wanted)) => result,
+            result = self.read(client, wanted) => pause_after_error(result).await,
             () = link.lost(client) => {
                 Err(StoreError::Unavailable("the connection to Kafka is lost".to_owned()))
             }
@@ -127,7 +127,7 @@ impl ReadTask {
                 false => FIRST_POLL,
             };
             let turn = self.turn(&mut reader, wait, wanted.as_ref(), newest.as_mut());
-            match paused_after_error(turn).await {
+            match pause_after_error(turn.await).await {
                 Ok(true) => {}
                 Ok(false) => return Ok(StoreReply::ReadEnd),
                 Err(error) if worked.elapsed() >= PATIENCE => return Err(failed(error)),
@@ -257,9 +257,8 @@ impl ReadTask {
     }
 }
 
-/// The result of some work. An error comes after a pause, because the work begins again at once.
-async fn paused_after_error<T, E>(work: impl Future<Output = Result<T, E>>) -> Result<T, E> {
-    let result = work.await;
+/// Gives the result back, an error after a pause: the work that failed begins again at once.
+async fn pause_after_error<T, E>(result: Result<T, E>) -> Result<T, E> {
     if result.is_err() {
         tokio::time::sleep(PAUSE).await;
     }
@@ -273,9 +272,9 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn only_an_error_comes_after_a_pause() {
         let begun = tokio::time::Instant::now();
-        assert_eq!(paused_after_error(async { Ok::<_, ()>(5) }).await, Ok(5));
+        assert_eq!(pause_after_error(Ok::<_, ()>(5)).await, Ok(5));
         assert_eq!(begun.elapsed(), Duration::ZERO);
-        assert_eq!(paused_after_error(async { Err::<u8, _>("no") }).await, Err("no"));
+        assert_eq!(pause_after_error(Err::<u8, _>("no")).await, Err("no"));
         assert!(begun.elapsed() >= PAUSE);
     }
 

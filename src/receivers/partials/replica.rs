@@ -360,12 +360,9 @@ mod tests {
         let cx = sink.receiver_context("partials");
         let cluster = add_cluster(&cx.base.shared);
         let settings = settings::<PartialsReceiverConfig>("{cluster: cluster}");
-        let table = Arc::new(Table::new(
-            "partials",
-            vec![Rule::newest()],
-            settings.get().limits(),
-        ));
-        let mut replica = Replica::new(cx.base, settings.get(), cluster, Vec::new(), table).unwrap();
+        let config = settings.get::<PartialsReceiverConfig>();
+        let table = Table::new("partials", vec![Rule::newest()], config.limits());
+        let mut replica = Replica::new(cx.base, &config, cluster, Vec::new(), Arc::new(table)).unwrap();
         let (read, _) = replica.step(ReplicaInput::Tick).reader[0].clone();
         let mut lag_of = |waited| {
             let said = Instant::now().checked_sub(waited).unwrap();

@@ -43,8 +43,11 @@ impl SubjectCheck {
     }
 
     /// Takes the list of all subjects, which was asked for when a goal was reached. `begun`: when the read began. What it gave
-    /// was the newest message of its subject then.
+    /// was the newest message of its subject then. A list that comes when the read is complete says nothing new.
     pub(super) fn list(&mut self, subjects: impl IntoIterator<Item = String>, begun: Instant) {
+        if self.is_complete() {
+            return;
+        }
         self.listed = Some(begun);
         let hashes = subjects.into_iter().map(|subject| self.hasher.hash_one(subject));
         self.missing = Some(hashes.filter(|hash| !self.given.contains(hash)).collect());
@@ -85,6 +88,20 @@ mod tests {
         check.give("c");
         assert!(check.is_complete() && check.take_listed(asked, MAX_AGE));
         assert!(!check.take_listed(asked, MAX_AGE), "it is said once");
+    }
+
+    #[test]
+    fn a_complete_read_stays_complete() {
+        let asked = Instant::now();
+        let list = || ["a", "b"].map(str::to_owned);
+        let mut check = SubjectCheck::default();
+        check.give("a");
+        check.list(list(), asked);
+        // The next list is on its way when the last message comes.
+        check.give("b");
+        check.list(list(), asked);
+        assert!(check.is_complete());
+        assert!(check.take_listed(asked, MAX_AGE));
     }
 
     #[test]
