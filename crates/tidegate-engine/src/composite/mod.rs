@@ -320,8 +320,8 @@ impl Composite {
 
     /// The same; an expression is not computed for it.
     pub fn answers(&self, now: UnixNanos) -> Vec<Answer> {
-        if let Some(published) = self.published.get() {
-            return published.to_vec();
+        if let Some(published) = self.published.answers() {
+            return published;
         }
         if self.declaration.expression.is_some() {
             return self.computed(self.sources(now));
@@ -396,7 +396,7 @@ impl Composite {
     /// Shows every group that has a value as a gauge.
     pub fn show(&self, now: UnixNanos, each: &mut dyn FnMut(Reading<'_>)) {
         if let Some(published) = self.published.get() {
-            return self.show_published(&published, now, each);
+            return published::show(&published, now, each);
         }
         if self.declaration.expression.is_some() {
             return self.show_computed(self.sources(now), now, each);

@@ -2,20 +2,33 @@
 
 //! Answers that others compute: those of a composite whose values are in other processes.
 
+use std::collections::HashMap;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex};
 
 use super::{Answer, Composite};
 use crate::chunks::lock;
-use crate::{Reading, UnixNanos, Value, clock};
+use crate::{Attributes, Reading, Series, UnixNanos, Value, clock};
 
 /// The newest answers; `None`: the composite computes its own.
 #[derive(Debug, Default)]
-pub(super) struct Published(Mutex<Option<Arc<[Answer]>>>);
+pub(super) struct Published(Mutex<Option<Arc<[PublishedAnswer]>>>);
+
+/// An answer, and the series that it is shown as. A page knows a series by its address, so all answers of a group have one.
+#[derive(Debug)]
+pub(super) struct PublishedAnswer {
+    answer: Answer,
+    series: Arc<Series>,
+}
 
 impl Published {
-    pub(super) fn get(&self) -> Option<Arc<[Answer]>> {
+    pub(super) fn get(&self) -> Option<Arc<[PublishedAnswer]>> {
         lock(&self.0).clone()
+    }
+
+    pub(super) fn answers(&self) -> Option<Vec<Answer>> {
+        let published = self.get()?;
+        Some(published.iter().map(|known| known.answer.clone()).collect())
     }
 }
 
@@ -23,33 +36,41 @@ impl Composite {
     /// Sets the answers that readers see from now on, instead of those of data that the composite observes.
     pub fn publish(&self, answers: Vec<Answer>) {
         let mut published = lock(&self.published.0);
-        if published.as_deref() != Some(&*answers) {
-            *published = Some(answers.into());
-            self.version.fetch_add(1, Relaxed);
-        }
-    }
-
-    /// Shows published answers as gauges.
-    pub(super) fn show_published(
-        &self,
-        answers: &[Answer],
-        now: UnixNanos,
-        each: &mut dyn FnMut(Reading<'_>),
-    ) {
-        if answers.iter().any(|answer| answer.error.is_some()) {
+        let before = published.as_deref();
+        if before.is_some_and(|before| before.iter().map(|known| &known.answer).eq(&answers)) {
             return;
         }
-        for answer in answers {
-            if let Some(value) = answer.value {
-                each(Reading {
-                    series: &self.series(answer.attributes.clone()),
-                    start: 0,
-                    time: clock::wall(now),
-                    seen: now,
-                    value: &Value::Double(value),
-                    exemplars: &[],
-                });
-            }
+        let series: HashMap<&Attributes, &Arc<Series>> = before
+            .into_iter()
+            .flatten()
+            .map(|known| (&known.answer.attributes, &known.series))
+            .collect();
+        let answers = answers.into_iter().map(|answer| {
+            let known = series.get(&answer.attributes).map(|known| Arc::clone(known));
+            let series = known.unwrap_or_else(|| self.series(answer.attributes.clone()));
+            PublishedAnswer { answer, series }
+        });
+        let answers = answers.collect();
+        *published = Some(answers);
+        self.version.fetch_add(1, Relaxed);
+    }
+}
+
+/// Shows published answers as gauges.
+pub(super) fn show(published: &[PublishedAnswer], now: UnixNanos, each: &mut dyn FnMut(Reading<'_>)) {
+    if published.iter().any(|known| known.answer.error.is_some()) {
+        return;
+    }
+    for PublishedAnswer { answer, series } in published {
+        if let Some(value) = answer.value {
+            each(Reading {
+                series,
+                start: 0,
+                time: clock::wall(now),
+                seen: now,
+                value: &Value::Double(value),
+                exemplars: &[],
+            });
         }
     }
 }
@@ -90,11 +111,26 @@ mod tests {
         composite.publish(vec![answer.clone()]);
         composite.publish(vec![answer.clone()]);
         assert_eq!(composite.version(), before + 1, "the second has nothing new");
-        assert_eq!(composite.answers(now), [answer]);
-        let mut shown = Vec::new();
-        composite.show(now, &mut |reading| {
-            shown.push((reading.series.metric.name.to_string(), reading.value.clone()));
-        });
-        assert_eq!(shown, [("recent".to_owned(), Value::Double(7.0))]);
+        assert_eq!(composite.answers(now), [answer.clone()]);
+        let show = || {
+            let mut shown = Vec::new();
+            composite.show(now, &mut |reading| {
+                shown.push((reading.series.clone(), reading.value.clone()));
+            });
+            shown
+        };
+        let [(series, value)] = &show()[..] else {
+            panic!("it has one group")
+        };
+        assert_eq!((&*series.metric.name, value), ("recent", &Value::Double(7.0)));
+        let answer = Answer {
+            value: Some(8.0),
+            ..answer
+        };
+        composite.publish(vec![answer]);
+        let [(later, value)] = &show()[..] else {
+            panic!("it has one group")
+        };
+        assert!(Arc::ptr_eq(series, later) && *value == Value::Double(8.0));
     }
 }
