@@ -8,9 +8,13 @@ use std::time::Duration;
 
 use tidegate_cluster::local::LocalEngine;
 use tidegate_cluster::{ClusterEngine, ReplicaState, ReplicaStatus};
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+use tokio::time::{sleep, timeout};
 
 use super::replica::{rest_after, unready};
 use super::*;
+use crate::component::Confirm;
 use crate::component::services::Services;
 use crate::component::testing::{Sink, add_cluster, options, settings};
 use crate::watch::testing::until;
@@ -103,20 +107,60 @@ async fn readers_wait_until_the_store_confirms_the_values() {
     assert_eq!(shared.health.refusal().await, None);
     assert!(*asked.borrow() > 0, "the store was asked");
     // The replica has ended, and its reader is still there.
-    let reads = StoreReads {
-        receiver: "partials".to_owned(),
-        engine,
-        shown: tokio::sync::watch::channel(0).1,
-        patience: Duration::from_secs(60),
-    };
-    shared
-        .health
-        .confirm_by("receivers::partials", Some(Arc::new(reads)));
+    let (shown, reads) = reads_of(&engine);
+    drop(shown);
+    shared.health.confirm_by("receivers::partials", Some(reads));
     let refusal = shared.health.refusal().await;
     let expected = "receivers::partials: the store does not confirm the values";
     assert_eq!(refusal.as_deref(), Some(expected));
     receiver.stop(Instant::now()).await;
     assert_eq!(shared.health.refusal().await, None);
+}
+
+/// The reads of a replica, and the last question whose answer it shows.
+fn reads_of(engine: &Arc<LocalEngine>) -> (watch::Sender<u64>, Arc<StoreReads>) {
+    let shown = watch::Sender::new(0);
+    let reads = StoreReads {
+        receiver: "partials".to_owned(),
+        engine: engine.clone(),
+        shown: shown.subscribe(),
+        patience: Duration::from_secs(60),
+    };
+    (shown, Arc::new(reads))
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_answer_is_for_all_readers_that_wait() {
+    const READERS: u64 = 100;
+    let engine = Arc::new(LocalEngine::new());
+    let (shown, reads) = reads_of(&engine);
+    let mut readers = JoinSet::new();
+    for _ in 0..READERS {
+        let reads = reads.clone();
+        readers.spawn(async move { reads.confirm().await });
+    }
+    let mut asked = engine.questions().unwrap().asked();
+    let last = *asked.wait_for(|asked| *asked >= READERS).await.unwrap();
+    shown.send_replace(last);
+    let confirmed = readers.join_all().await;
+    assert_eq!(confirmed, [true; READERS as usize]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_reader_that_goes_away_leaves_nothing_behind() {
+    let engine = Arc::new(LocalEngine::new());
+    let (shown, reads) = reads_of(&engine);
+    // It asks again each half second.
+    let wait = timeout(Duration::from_secs(2), reads.confirm()).await;
+    assert!(wait.is_err(), "nobody answers");
+    let asked = engine.questions().unwrap().asked();
+    let questions = *asked.borrow();
+    assert!(questions > 1);
+    // Time passes at once while no task works.
+    sleep(Duration::from_secs(10)).await;
+    assert_eq!(*asked.borrow(), questions, "nobody asks any more");
+    assert_eq!(shown.receiver_count(), 1, "only the reads have one");
+    assert_eq!(Arc::strong_count(&reads), 1);
 }
 
 #[test]

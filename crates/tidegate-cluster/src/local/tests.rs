@@ -267,3 +267,23 @@ async fn a_question_is_answered_after_all_messages_of_then() {
         assert_eq!(read, 1, "the message of question {question}");
     }
 }
+
+#[tokio::test]
+async fn questions_that_come_together_have_one_answer() {
+    let engine = LocalEngine::new();
+    let mut reader = engine.open();
+    reader
+        .store
+        .start(CallId(1), StoreCall::ReadAll(ReadScope::Everything));
+    wait_until_current(&mut reader).await;
+    let mut last = 0;
+    for _ in 0..100 {
+        last = engine.questions().unwrap().ask();
+    }
+    loop {
+        if let StoreEvent::Confirmed(_, _, answered) = reader.events.recv().await.unwrap() {
+            assert_eq!(answered, last);
+            break;
+        }
+    }
+}

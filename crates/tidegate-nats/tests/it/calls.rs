@@ -99,6 +99,36 @@ async fn a_question_is_answered_after_all_messages_of_then() {
     }
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn questions_that_come_together_share_their_answers() {
+    let server = Server::running("");
+    let engine = server.engine();
+    let (mut reader, mut writer) = (Session::open(&engine), Session::open(&engine));
+    writer.publish(&message("p.00.n.1.0", "page")).await;
+    let id = reader.start(StoreCall::ReadAll(ReadScope::Everything));
+    reader.caught_up(id).await;
+    let questions = engine.questions().expect("one store has all messages");
+    let mut last = 0;
+    for _ in 0..1_000 {
+        last = questions.ask();
+    }
+    let mut answers = 0;
+    loop {
+        match reader.next().await {
+            Some(StoreEvent::Confirmed(_, _, answered)) => {
+                answers += 1;
+                if answered == last {
+                    break;
+                }
+            }
+            Some(_) => {}
+            None => panic!("the engine has stopped"),
+        }
+    }
+    // The read may begin to ask before all questions are there.
+    assert!(answers < 100, "{answers} answers to {last} questions");
+}
+
 /// A new message of a subject takes the place of the old one. A read that is on its way to the old one finds nothing there.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_read_is_current_only_when_it_has_given_all_subjects() {

@@ -5,8 +5,10 @@
 use std::any::{Any, TypeId};
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fmt::Debug;
+use std::future::poll_fn;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering::Relaxed};
+use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
@@ -340,19 +342,20 @@ impl Health {
     }
 
     /// Why a reader gets no values now: a component is not ready ([`Self::unready`]) or does not confirm them. `None`: it
-    /// gets those of this moment or later.
+    /// gets those of this moment or later. All components are asked at once, so the slowest one is the longest wait.
     pub async fn refusal(&self) -> Option<String> {
         if let Some(why) = self.unready() {
             return Some(why);
         }
         let confirms = self.confirms.lock().clone();
-        for (component, confirm) in &confirms {
-            if !confirm.confirm().await {
-                return Some(format!("{component}: the store does not confirm the values"));
-            }
+        if confirms.is_empty() {
+            return None;
+        }
+        if let Some(component) = first_unconfirmed(&confirms).await {
+            return Some(format!("{component}: the store does not confirm the values"));
         }
         // A component may have become unready during the wait.
-        self.unready().filter(|_| !confirms.is_empty())
+        self.unready()
     }
 
     /// The time until which the values of this moment may be shown. `None`: they do not become too old.
@@ -373,6 +376,29 @@ impl Health {
             _ => Phase::Stopping,
         }
     }
+}
+
+/// Waits until a component can't confirm its values, and gives its name. `None`: all have confirmed them.
+async fn first_unconfirmed(confirms: &BTreeMap<String, Arc<dyn Confirm>>) -> Option<&str> {
+    let asked = confirms.iter();
+    let mut waits: Vec<_> = asked
+        .map(|(component, confirm)| (component.as_str(), confirm.confirm()))
+        .collect();
+    poll_fn(|cx| {
+        let mut refused = None;
+        waits.retain_mut(|(component, wait)| {
+            let confirmed = wait.as_mut().poll(cx);
+            if confirmed == Poll::Ready(false) {
+                refused = refused.or(Some(*component));
+            }
+            confirmed.is_pending()
+        });
+        match refused {
+            None if !waits.is_empty() => Poll::Pending,
+            refused => Poll::Ready(refused),
+        }
+    })
+    .await
 }
 
 /// A list of items that components own and readers inspect. Clones share the list.
@@ -438,7 +464,60 @@ impl<T> Registry<T> {
 
 #[cfg(test)]
 mod tests {
+    use tokio::sync::Barrier;
+    use tokio::time::timeout;
+
     use super::*;
+
+    /// Confirms its values when all others are asked too.
+    #[derive(Debug)]
+    struct Together(Barrier);
+
+    #[async_trait]
+    impl Confirm for Together {
+        async fn confirm(&self) -> bool {
+            self.0.wait().await;
+            true
+        }
+    }
+
+    /// Never confirms its values: it says so at once, or waits forever.
+    #[derive(Debug)]
+    struct Unconfirmed {
+        waits: bool,
+    }
+
+    #[async_trait]
+    impl Confirm for Unconfirmed {
+        async fn confirm(&self) -> bool {
+            if self.waits {
+                std::future::pending::<()>().await;
+            }
+            false
+        }
+    }
+
+    const PATIENCE: Duration = Duration::from_secs(60);
+
+    #[tokio::test(start_paused = true)]
+    async fn a_reader_waits_for_all_components_at_the_same_time() {
+        let (health, all) = (Health::default(), Arc::new(Together(Barrier::new(3))));
+        for component in ["a", "b", "c"] {
+            health.confirm_by(component, Some(all.clone()));
+        }
+        assert_eq!(timeout(PATIENCE, health.refusal()).await, Ok(None));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_reader_is_refused_as_soon_as_one_component_does_not_confirm() {
+        let health = Health::default();
+        for (component, waits) in [("a", true), ("b", false), ("c", true)] {
+            health.confirm_by(component, Some(Arc::new(Unconfirmed { waits })));
+        }
+        let refusal = timeout(PATIENCE, health.refusal()).await.unwrap();
+        let expected = "b: the store does not confirm the values";
+        assert_eq!(refusal.as_deref(), Some(expected));
+    }
 
     #[test]
     fn lines_about_notices_are_limited_and_counted() {

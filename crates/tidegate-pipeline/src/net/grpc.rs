@@ -3,8 +3,10 @@
 //! The parts of gRPC that both ends of OTLP need: methods, headers and message prefixes. See
 //! <https://github.com/grpc/grpc/blob/master/doc/PROTOCOL-HTTP2.md>.
 
+use std::time::Duration;
+
 use http::header::CONTENT_TYPE;
-use http::{HeaderName, HeaderValue, Method, Request};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Request};
 
 /// The method of each signal, by `Signal as usize`.
 pub const EXPORT_METHODS: [&str; 3] = [
@@ -52,6 +54,26 @@ pub fn is_call<B>(request: &Request<B>) -> bool {
     // `application/grpc-web` is another protocol.
     request.method() == Method::POST
         && rest.is_some_and(|rest| matches!(rest.first(), None | Some(b'+' | b';')))
+}
+
+/// The time limit of the caller; `None`: it has none, or it is not readable.
+pub fn time_limit(headers: &HeaderMap) -> Option<Duration> {
+    let text = headers.get(GRPC_TIMEOUT)?.to_str().ok()?;
+    let (number, unit) = text.split_at_checked(text.len().checked_sub(1)?)?;
+    // `parse` would take a sign too.
+    if number.len() > 8 || !number.bytes().all(|digit| digit.is_ascii_digit()) {
+        return None;
+    }
+    let number = number.parse().ok()?;
+    match unit {
+        "H" => Some(Duration::from_hours(number)),
+        "M" => Some(Duration::from_mins(number)),
+        "S" => Some(Duration::from_secs(number)),
+        "m" => Some(Duration::from_millis(number)),
+        "u" => Some(Duration::from_micros(number)),
+        "n" => Some(Duration::from_nanos(number)),
+        _ => None,
+    }
 }
 
 /// The prefix of a message: a byte that says whether it is compressed, and its length in 32 bits, big endian.
@@ -102,6 +124,30 @@ mod tests {
         assert_eq!(Prefix::read(&[1, 1, 2, 3, 4, 9]), Some(prefix));
         assert_eq!(Prefix::read(&[1, 1, 2, 3]), None);
         assert_eq!(Prefix::of(false, 1 << 32), None);
+    }
+
+    #[test]
+    fn the_time_limit_of_a_caller_is_a_number_and_a_unit() {
+        let limit = |text: &'static str| {
+            let headers = [(GRPC_TIMEOUT, HeaderValue::from_static(text))];
+            time_limit(&HeaderMap::from_iter(headers))
+        };
+        for (text, expected) in [
+            ("2H", Duration::from_hours(2)),
+            ("3M", Duration::from_mins(3)),
+            ("42S", Duration::from_secs(42)),
+            ("13m", Duration::from_millis(13)),
+            ("2u", Duration::from_micros(2)),
+            ("82n", Duration::from_nanos(82)),
+            ("0S", Duration::ZERO),
+            ("99999999H", Duration::from_hours(99_999_999)),
+        ] {
+            assert_eq!(limit(text), Some(expected), "{text}");
+        }
+        for text in ["", "S", "5", "5f", "oneH", "+5S", "1.5S", "123456789n"] {
+            assert_eq!(limit(text), None, "{text}");
+        }
+        assert_eq!(time_limit(&HeaderMap::new()), None);
     }
 
     #[test]

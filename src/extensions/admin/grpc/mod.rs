@@ -11,12 +11,14 @@ mod tests;
 use std::future::ready;
 use std::marker::PhantomData;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::{BufMut, Bytes};
 use http::Request;
 use http_body_util::{BodyExt, Full};
 use prost::Message;
 use tokio::sync::mpsc;
+use tokio::time::timeout;
 use tokio_stream::Stream;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::Status;
@@ -28,6 +30,7 @@ use tower::service_fn;
 use super::api::Api;
 use super::queues::{ConnectionShare, NotComputed};
 use crate::component::account::SenderKey;
+use crate::net::grpc::time_limit;
 use crate::net::pages::{Answer, BodyError, grpc_error};
 
 /// The most pending messages of a slow reader. Each has a few bytes.
@@ -96,13 +99,31 @@ impl Encoder for ReplyEncoder {
     }
 }
 
-/// Answers one call.
+/// Answers one call within the time limit of its client. A stream begins within it.
 pub(super) async fn answer(api: Arc<Api>, request: Request<Full<Bytes>>) -> Answer {
     let client = request.extensions().get().copied();
-    if let Some(why) = api.shared().health.refusal().await {
+    let limit = time_limit(request.headers()).unwrap_or(Duration::MAX);
+    let answer = timeout(limit, call(Caller { api, client }, request)).await;
+    let why = "the deadline of the client has passed";
+    answer.unwrap_or_else(|_| grpc_error(Status::deadline_exceeded(why)))
+}
+
+async fn call(caller: Caller, request: Request<Full<Bytes>>) -> Answer {
+    match request.uri().path() {
+        // Names and targets of metrics are in the trigger: they need no values.
+        "/externalscaler.ExternalScaler/GetMetricSpec" => unary(caller, request, keda::metric_spec).await,
+        "/externalscaler.ExternalScaler/StreamMetricSpec" => {
+            stream(caller, request, keda::stream_metric_spec).await
+        }
+        _ => read(caller, request).await,
+    }
+}
+
+/// Answers a call that reads values, as soon as they may be read.
+async fn read(caller: Caller, request: Request<Full<Bytes>>) -> Answer {
+    if let Some(why) = caller.api.shared().health.refusal().await {
         return grpc_error(Status::unavailable(why));
     }
-    let caller = Caller { api, client };
     match request.uri().path() {
         "/tidegate.v1.Query/Get" => unary(caller, request, query::get).await,
         "/tidegate.v1.Query/List" => unary(caller, request, query::list).await,
@@ -110,10 +131,6 @@ pub(super) async fn answer(api: Arc<Api>, request: Request<Full<Bytes>>) -> Answ
         "/externalscaler.ExternalScaler/IsActive" => unary(caller, request, keda::is_active).await,
         "/externalscaler.ExternalScaler/StreamIsActive" => {
             stream(caller, request, keda::stream_is_active).await
-        }
-        "/externalscaler.ExternalScaler/GetMetricSpec" => unary(caller, request, keda::metric_spec).await,
-        "/externalscaler.ExternalScaler/StreamMetricSpec" => {
-            stream(caller, request, keda::stream_metric_spec).await
         }
         "/externalscaler.ExternalScaler/GetMetrics" => unary(caller, request, keda::metrics).await,
         path => grpc_error(Status::unimplemented(format!("there is no {path}"))),

@@ -5,9 +5,15 @@
 mod keda;
 
 use std::collections::HashMap;
+use std::future::pending;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use async_trait::async_trait;
+use bytes::Bytes;
 use prost::Message;
+use tokio::net::TcpStream;
+use tokio::sync::watch;
 use tonic::client::Grpc;
 use tonic::codegen::http::uri::PathAndQuery;
 use tonic::transport::Channel;
@@ -15,14 +21,36 @@ use tonic::{Code, Request, Status, Streaming};
 use tonic_prost::ProstCodec;
 
 use super::messages;
-use crate::component::Lifecycle;
 use crate::component::testing::{context, settings};
+use crate::component::{Confirm, Lifecycle};
 use crate::extensions::admin::{Admin, AdminConfig};
 use crate::net::Endpoint;
 use crate::net::pages::testing::fetch;
-use crate::watch::testing::{Bench, Computed, threshold};
+use crate::watch::testing::{Bench, Computed, threshold, until};
 
 const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Values that the store never confirms. Each reader that waits has a receiver of the channel.
+#[derive(Debug)]
+struct Unconfirmed(watch::Sender<()>);
+
+impl Unconfirmed {
+    fn new() -> Arc<Self> {
+        Arc::new(Self(watch::Sender::new(())))
+    }
+
+    fn readers(&self) -> usize {
+        self.0.receiver_count()
+    }
+}
+
+#[async_trait]
+impl Confirm for Unconfirmed {
+    async fn confirm(&self) -> bool {
+        let _waiting = self.0.subscribe();
+        pending().await
+    }
+}
 
 /// An admin extension with a composite of queue depths, and a channel to it.
 struct Gateway {
@@ -161,6 +189,51 @@ async fn composites_are_read_by_name_and_all_together() {
         .call("/tidegate.v1.Query/Put", ask("queue_depth", &[]))
         .await;
     assert_eq!(unknown.unwrap_err().code(), Code::Unimplemented);
+}
+
+#[tokio::test]
+async fn the_wait_for_the_store_ends_when_the_client_leaves() {
+    let mut gateway = Gateway::start().await;
+    let (shared, store) = (gateway.admin.base.shared.clone(), Unconfirmed::new());
+    shared
+        .health
+        .confirm_by("receivers::partials", Some(store.clone()));
+    let list = "/tidegate.v1.Query/List";
+    let call = gateway.call::<_, messages::ListResponse>(list, messages::ListRequest {});
+    tokio::select! {
+        answer = call => panic!("no store has confirmed the values: {answer:?}"),
+        () = until(|| store.readers() == 1) => {}
+    }
+    until(|| store.readers() == 0).await;
+}
+
+/// A client of this library would end the call itself.
+#[tokio::test]
+async fn the_wait_for_the_store_ends_at_the_deadline_of_the_client() {
+    let gateway = Gateway::start().await;
+    let (shared, store) = (gateway.admin.base.shared.clone(), Unconfirmed::new());
+    shared
+        .health
+        .confirm_by("receivers::partials", Some(store.clone()));
+    let Endpoint::Tcp { host, port } = gateway.admin.server.local() else {
+        panic!("not TCP");
+    };
+    let stream = TcpStream::connect((host.as_str(), port)).await.unwrap();
+    let (client, connection) = h2::client::handshake(stream).await.unwrap();
+    tokio::spawn(connection);
+    let request = http::Request::post("http://localhost/tidegate.v1.Query/List")
+        .header("content-type", "application/grpc")
+        .header("grpc-timeout", "50m")
+        .body(())
+        .unwrap();
+    let mut client = client.ready().await.unwrap();
+    let (answer, mut body) = client.send_request(request, false).unwrap();
+    // An empty message.
+    body.send_data(Bytes::from_static(&[0; 5]), true).unwrap();
+    let answer = answer.await.unwrap();
+    let code = Code::DeadlineExceeded as i32;
+    assert_eq!(answer.headers()["grpc-status"], code.to_string());
+    until(|| store.readers() == 0).await;
 }
 
 #[tokio::test]

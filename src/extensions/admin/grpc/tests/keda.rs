@@ -89,6 +89,33 @@ async fn keda_gets_targets_values_and_activity_of_one_signal_or_several() {
 }
 
 #[tokio::test]
+async fn keda_gets_targets_while_no_value_may_be_read() {
+    let mut gateway = Gateway::start().await;
+    let shared = gateway.admin.base.shared.clone();
+    let (health, replica) = (&shared.health, "receivers::partials");
+    health.confirm_by(replica, Some(Unconfirmed::new()));
+    health.hold(replica, Some("stale"));
+    let trigger = [("composite", "queue_depth"), ("target", "10")];
+    for call in ["IsActive", "GetMetrics"] {
+        let status = gateway.fails(call, &trigger).await;
+        assert_eq!(status.code(), Code::Unavailable, "{call}: {status}");
+    }
+    // Later, the store does not confirm the values.
+    for why in [Some("stale"), None] {
+        health.hold(replica, why);
+        let spec: messages::GetMetricSpecResponse = gateway
+            .call("/externalscaler.ExternalScaler/GetMetricSpec", object(&trigger))
+            .await
+            .unwrap();
+        assert_eq!(spec.metric_specs[0].target_size, 10, "{why:?}");
+        let path = "/externalscaler.ExternalScaler/StreamMetricSpec";
+        let mut specs: Streaming<messages::GetMetricSpecResponse> =
+            gateway.stream(path, object(&trigger)).await.unwrap();
+        assert_eq!(next(&mut specs).await, spec, "{why:?}");
+    }
+}
+
+#[tokio::test]
 async fn keda_gets_a_message_when_activity_begins_and_ends() {
     let mut gateway = Gateway::start().await;
     let trigger = [("composite", "queue_depth"), ("target", "10"), ("combine", "sum")];
