@@ -14,6 +14,7 @@ pub mod factory;
 pub mod flow;
 pub mod future;
 pub mod graph_metrics;
+mod health;
 pub mod ledger;
 mod opening;
 mod output_descriptor;
