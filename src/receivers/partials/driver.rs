@@ -41,7 +41,7 @@ impl ReplicaDriver {
             let Some(input) = input else { break };
             let replica = self.replica.clone();
             let stepped = in_background(move || replica.lock().step(input));
-            // A panic is in the log. The next event continues.
+            // A panic is in the log. It has lost no call and no event: the next step continues.
             let ReplicaCalls { reader, leader } = stepped.await.unwrap_or_default();
             for (id, call) in reader {
                 self.reader.store.start(id, call);

@@ -3,6 +3,7 @@
 //! A replica: the machines that read and lead, and the series and composites that it shows. It does no I/O.
 
 use std::collections::BTreeSet;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
@@ -146,13 +147,16 @@ impl Replica {
                         StoreEvent::Current(_, _, said) => begun.saturating_duration_since(said),
                         _ => Duration::ZERO,
                     };
-                    self.reader.event(event, now.saturating_sub(nanos(waited)));
+                    let at = now.saturating_sub(nanos(waited));
+                    unless_panic(|| self.reader.event(event, at));
                 }
                 self.show_confirmed(now);
             }
-            ReplicaInput::Lead(events) => events
-                .into_iter()
-                .for_each(|event| self.leader.event(event, &mut self.reader, now)),
+            ReplicaInput::Lead(events) => {
+                for event in events {
+                    unless_panic(|| self.leader.event(event, &mut self.reader, now));
+                }
+            }
             ReplicaInput::Tick => self.tick(now),
         }
         // Exporters let go of the increases that the table shows, so only of those.
@@ -161,10 +165,8 @@ impl Replica {
         let Self { reader, leader, .. } = self;
         self.claims.exchange(leader, reader, is_shown, leads);
         ReplicaCalls {
-            reader: reader.poll().into_iter().collect(),
-            leader: std::iter::from_fn(|| leader.poll(reader, now))
-                .take(CALLS_AT_ONCE)
-                .collect(),
+            reader: calls_of(|| reader.poll()),
+            leader: calls_of(|| leader.poll(reader, now)),
         }
     }
 
@@ -325,6 +327,19 @@ impl SourceList for ReplicaSources {
     }
 }
 
+/// Does a part of a step. A panic, which the log has, ends this part only. A machine waits for the answer to each of its calls, so
+/// no other call or answer may get lost: the replica would stay `stale`.
+fn unless_panic<R>(part: impl FnOnce() -> R) -> Option<R> {
+    catch_unwind(AssertUnwindSafe(part)).ok()
+}
+
+/// The calls that are due. If the machine panics, the others follow with the next event or tick.
+fn calls_of(mut poll: impl FnMut() -> Option<(CallId, StoreCall)>) -> Vec<(CallId, StoreCall)> {
+    std::iter::from_fn(|| unless_panic(&mut poll).flatten())
+        .take(CALLS_AT_ONCE)
+        .collect()
+}
+
 /// The time between the beginnings of two shows. A slow machine shows the series before they are too old for readers.
 pub(super) fn rest_after(took: Duration, max_lag: Duration) -> Duration {
     (took * SHOW_SHARE).min((max_lag / 2).max(took * 2))
@@ -349,20 +364,78 @@ fn nanos(duration: Duration) -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use bytes::Bytes;
+    use tidegate_cluster::{ReadScope, StoreError, StoreMessage, StoredMessage};
     use tidegate_engine::Rule;
 
     use super::*;
     use crate::component::testing::{Sink, add_cluster, settings};
 
-    #[test]
-    fn a_read_is_current_as_of_the_time_when_the_store_said_it() {
-        let sink = Sink::new();
+    fn replica(sink: &Arc<Sink>) -> Replica {
         let cx = sink.receiver_context("partials");
         let cluster = add_cluster(&cx.base.shared);
         let settings = settings::<PartialsReceiverConfig>("{cluster: cluster}");
         let config = settings.get::<PartialsReceiverConfig>();
         let table = Table::new("partials", vec![Rule::newest()], config.limits());
-        let mut replica = Replica::new(cx.base, &config, cluster, Vec::new(), Arc::new(table)).unwrap();
+        Replica::new(cx.base, &config, cluster, Vec::new(), Arc::new(table)).unwrap()
+    }
+
+    /// The body of a message that panics when it is dropped, as a bug would.
+    struct Trap;
+
+    impl AsRef<[u8]> for Trap {
+        fn as_ref(&self) -> &[u8] {
+            b"trap"
+        }
+    }
+
+    impl Drop for Trap {
+        fn drop(&mut self) {
+            panic!("a test wants this panic");
+        }
+    }
+
+    fn trap() -> StoredMessage {
+        StoredMessage {
+            message: StoreMessage {
+                subject: "foreign".to_owned(),
+                headers: Vec::new(),
+                body: Bytes::from_owner(Trap),
+            },
+            sequence: 1,
+            time: 1,
+        }
+    }
+
+    #[test]
+    fn a_replica_reads_again_though_a_message_before_the_end_panics() {
+        let sink = Sink::new();
+        let mut replica = replica(&sink);
+        let (read, _) = replica.step(ReplicaInput::Tick).reader[0].clone();
+        let ended = Err(StoreError::Unavailable("the connection is lost".to_owned()));
+        let events = vec![StoreEvent::Read(read, trap()), StoreEvent::Done(read, ended)];
+        let calls = replica.step(ReplicaInput::Read(events)).reader;
+        assert!(
+            matches!(calls[..], [(next, StoreCall::ReadAll(ReadScope::Everything))] if next != read),
+            "{calls:?}"
+        );
+        // The same for the events of the leader.
+        let events = vec![StoreEvent::Read(read, trap())];
+        assert!(replica.step(ReplicaInput::Lead(events)).reader.is_empty());
+    }
+
+    #[test]
+    fn calls_from_before_a_panic_are_made() {
+        let call = (CallId(1), StoreCall::ReadAll(ReadScope::Everything));
+        let mut due = vec![call.clone()];
+        let calls = calls_of(|| Some(due.pop().expect("a test wants this panic")));
+        assert_eq!(calls, [call]);
+    }
+
+    #[test]
+    fn a_read_is_current_as_of_the_time_when_the_store_said_it() {
+        let sink = Sink::new();
+        let mut replica = replica(&sink);
         let (read, _) = replica.step(ReplicaInput::Tick).reader[0].clone();
         let mut lag_of = |waited| {
             let said = Instant::now().checked_sub(waited).unwrap();
