@@ -59,7 +59,7 @@ impl CallId {
 }
 
 /// The messages that a read gives.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum ReadScope {
     /// All messages that the store has, and then all that come. The read does not end.
     Everything,

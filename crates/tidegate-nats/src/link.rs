@@ -8,6 +8,7 @@ use std::time::Duration;
 use async_nats::jetstream::context::{CreateStreamError, GetStreamError};
 use async_nats::jetstream::stream::Stream;
 use async_nats::jetstream::{Context, ContextBuilder};
+use tokio::sync::OnceCell;
 
 use crate::connection::{ConnectionError, LiveConnection};
 use crate::shared::NatsShared;
@@ -50,6 +51,8 @@ pub(crate) struct NatsLink {
     pub(crate) connection: LiveConnection,
     pub(crate) context: Context,
     pub(crate) stream: Stream<()>,
+    /// All reads wait for it. One that began during the repair could end the connection, and so the repair.
+    pub(crate) repaired: OnceCell<()>,
 }
 
 impl NatsLink {
@@ -70,6 +73,7 @@ impl NatsLink {
             connection,
             context,
             stream: stream.map_err(|error| LinkError::Stream(wanted.name, error))?,
+            repaired: OnceCell::new(),
         })
     }
 

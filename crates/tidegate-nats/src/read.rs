@@ -59,11 +59,7 @@ pub(crate) async fn read(
     scope: ReadScope,
 ) -> Result<StoreReply, StoreError> {
     let begin = Instant::now();
-    if shared.reads.take_failed() {
-        let repaired = repair::remove_unreadable(link, shared).await;
-        // The read shows whether anything is left.
-        repaired.unwrap_or_else(|error| shared.note_error(error));
-    }
+    link.repaired.get_or_init(|| repair::repair(link, shared)).await;
     let config = consumer_config(&shared.cluster, scope);
     let result = match link.stream.create_consumer(config).await {
         Ok(consumer) => {
@@ -83,7 +79,7 @@ pub(crate) async fn read(
         }
     };
     if result.is_err() {
-        shared.note_failed_read();
+        shared.note_failed_read(scope);
         sleep_until(begin + MIN_READ_TIME).await;
     }
     let result = result.map_err(|error| unavailable(shared, error));
@@ -256,6 +252,7 @@ impl<'a> BatchReader<'a> {
             return Err("the server omitted messages of a read".to_owned());
         }
         (self.given, self.last) = (info.consumer_sequence, info.stream_sequence);
+        self.shared.reads.note_given(self.scope, self.last);
         self.goals.offer(self.given + info.pending, asked);
         self.subjects.give(&message.subject);
         let stored = self.shared.receive(NatsMessage {

@@ -132,7 +132,10 @@ async fn run(
 
 impl SessionContext {
     async fn carry_out(mut self, id: CallId, call: StoreCall) {
-        let is_read = matches!(call, StoreCall::ReadAll(_));
+        let read_scope = match call {
+            StoreCall::ReadAll(scope) => Some(scope),
+            _ => None,
+        };
         let result = match self.link().await {
             Some(link) => {
                 tokio::select! {
@@ -140,8 +143,8 @@ impl SessionContext {
                     // answer must not come before `Connected`.
                     biased;
                     () = link.lost() => {
-                        if is_read {
-                            self.shared.note_failed_read();
+                        if let Some(scope) = read_scope {
+                            self.shared.note_failed_read(scope);
                         }
                         Err(StoreError::Unavailable("the connection is lost".to_owned()))
                     }

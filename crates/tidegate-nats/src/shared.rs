@@ -2,11 +2,12 @@
 
 //! What all tasks of an engine share.
 
+use std::collections::BTreeMap;
 use std::fmt::Display;
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use tidegate_cluster::{EngineStatus, PageLimits, StoreQuestions, StoredMessage};
+use tidegate_cluster::{EngineStatus, PageLimits, ReadScope, StoreQuestions, StoredMessage};
 use tidegate_runtime::Every;
 
 use crate::NatsConfig;
@@ -29,31 +30,46 @@ struct FailedReadCount {
     /// The number of the last connection that counts.
     connection: u64,
     failed: u32,
+    /// The highest sequence that reads of a scope have given; 0: none. Reads give messages in the order of the stream, and
+    /// none goes past a message that ends its connection. So such a message lies behind it.
+    given: BTreeMap<ReadScope, u64>,
 }
 
 impl FailedReads {
     /// Notes that a read failed in the connection with this number.
-    fn note_failed(&self, connection: u64) {
+    fn note_failed(&self, connection: u64, scope: ReadScope) {
         let mut count = self.0.lock();
+        // It may have ended before its first message.
+        count.given.entry(scope).or_default();
         if count.connection != connection {
             count.connection = connection;
             count.failed += 1;
         }
     }
 
-    /// Notes that a read is current.
-    pub(crate) fn note_current(&self) {
-        self.0.lock().failed = 0;
+    /// Notes that a read has given the message with this sequence.
+    pub(crate) fn note_given(&self, scope: ReadScope, sequence: u64) {
+        let mut count = self.0.lock();
+        let given = count.given.entry(scope).or_default();
+        *given = sequence.max(*given);
     }
 
-    /// Whether there were too many. The count begins again.
-    pub(crate) fn take_failed(&self) -> bool {
+    /// Notes that a read is current.
+    pub(crate) fn note_current(&self) {
         let mut count = self.0.lock();
-        let has_failed = count.failed >= MAX_FAILED;
-        if has_failed {
-            count.failed = 0;
+        count.failed = 0;
+        // The store may be put back to an earlier state.
+        count.given.clear();
+    }
+
+    /// If there were too many, the highest sequence that reads of each scope have given. The count begins again.
+    pub(crate) fn take_failed(&self) -> BTreeMap<ReadScope, u64> {
+        let mut count = self.0.lock();
+        if count.failed < MAX_FAILED {
+            return BTreeMap::new();
         }
-        has_failed
+        count.failed = 0;
+        std::mem::take(&mut count.given)
     }
 }
 
@@ -150,9 +166,9 @@ impl NatsShared {
     }
 
     /// Notes that a read failed in the present connection.
-    pub(crate) fn note_failed_read(&self) {
+    pub(crate) fn note_failed_read(&self, scope: ReadScope) {
         let connection = self.status.lock().connections;
-        self.reads.note_failed(connection);
+        self.reads.note_failed(connection, scope);
     }
 
     /// Counts and logs a message that was removed, because no client can read it.
@@ -178,5 +194,43 @@ impl NatsShared {
             tracing::warn!(subject, sequence, %error, more, "a message of the cluster is not readable");
         }
         stored
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tidegate_cluster::ReadScope::{Everything, Retained};
+
+    use super::*;
+
+    #[test]
+    fn the_highest_sequence_of_each_scope_is_known_after_three_failures() {
+        let reads = FailedReads::default();
+        for (connection, given) in [(1, 768), (2, 3), (3, 700)] {
+            assert_eq!(reads.take_failed(), BTreeMap::new());
+            reads.note_given(Everything, given);
+            reads.note_failed(connection, Everything);
+            // Another read of the same connection, which ended before its first message.
+            reads.note_failed(connection, Retained);
+        }
+        let expected = BTreeMap::from([(Everything, 768), (Retained, 0)]);
+        assert_eq!(reads.take_failed(), expected);
+        assert_eq!(reads.take_failed(), BTreeMap::new(), "the count begins again");
+    }
+
+    #[test]
+    fn failures_and_sequences_before_a_current_read_do_not_count() {
+        let reads = FailedReads::default();
+        for connection in 1..=2 {
+            reads.note_given(Everything, 9_000);
+            reads.note_failed(connection, Everything);
+        }
+        reads.note_current();
+        for connection in 3..=5 {
+            assert_eq!(reads.take_failed(), BTreeMap::new());
+            reads.note_given(Everything, 7);
+            reads.note_failed(connection, Everything);
+        }
+        assert_eq!(reads.take_failed(), BTreeMap::from([(Everything, 7)]));
     }
 }

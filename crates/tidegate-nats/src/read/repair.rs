@@ -4,7 +4,11 @@
 //!
 //! The server stores any bytes as headers and as a subject. The client ends its connection when it reads such a message, and
 //! each new connection reads it again. So one message would keep all replicas from reading. After several reads that ended
-//! with their connections, this looks at each message as JSON, and removes those whose headers or subject are not valid.
+//! with their connections, this looks at the next messages as JSON, and removes those whose headers or subject are not valid.
+//!
+//! A read asks for the next batch when it has given the last one. So the message that ends it is one of the batch behind the
+//! last message that it has given. Reads of both scopes share a connection, and each of them may have ended it. A network that
+//! fails again and again looks the same, so this never looks at the whole stream.
 
 use async_nats::jetstream::response::Response;
 use async_nats::jetstream::{Context, ErrorCode};
@@ -12,10 +16,16 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use serde::Deserialize;
 use serde_json::json;
+use tidegate_cluster::ReadScope;
 
+use super::{MAX_BATCH, subject_filter};
 use crate::link::NatsLink;
 use crate::shared::NatsShared;
-use crate::stream::{stream_name, subject_prefix};
+use crate::stream::stream_name;
+
+/// So many readable messages in a row end the search: a read has asked for no more behind the last message that it has given.
+/// Behind an unreadable one, the count begins again, because its writer may have written more of them.
+const MAX_READABLE: usize = MAX_BATCH;
 
 /// The first line of a block of headers.
 const VERSION: &str = "NATS/1.0";
@@ -38,25 +48,43 @@ struct RawMessage {
     hdrs: String,
 }
 
-/// Removes all messages of the stream that are not readable. Each one is counted and logged.
+/// Removes unreadable messages if too many reads have failed. Each one is counted and logged.
+pub(super) async fn repair(link: &NatsLink, shared: &NatsShared) {
+    for (scope, given) in shared.reads.take_failed() {
+        let repaired = remove_unreadable(link, shared, scope, given).await;
+        // The next reads show whether anything is left.
+        repaired.unwrap_or_else(|error| shared.note_error(error));
+    }
+}
+
+/// Removes the unreadable messages of a scope right behind the last message that its reads have given.
 ///
 /// # Errors
 /// The server does not answer, or the user may not read or remove messages.
-pub(super) async fn remove_unreadable(link: &NatsLink, shared: &NatsShared) -> Result<(), String> {
+async fn remove_unreadable(
+    link: &NatsLink,
+    shared: &NatsShared,
+    scope: ReadScope,
+    given: u64,
+) -> Result<(), String> {
     let stream = stream_name(&shared.config, &shared.cluster);
-    let filter = format!("{}.>", subject_prefix(&shared.cluster));
+    let filter = subject_filter(&shared.cluster, scope);
     let info = link.stream.get_info().await;
     // Producers write faster than one message is read after the other: later messages wait for the next look.
     let last = info.map_err(|error| error.to_string())?.state.last_sequence;
-    let (mut next, mut result) = (1, Ok(()));
-    while let Some(message) = message_from(&link.context, &stream, &filter, next).await? {
+    let (mut next, mut readable, mut result) = (given.saturating_add(1), 0, Ok(()));
+    while readable < MAX_READABLE
+        && let Some(message) = message_from(&link.context, &stream, &filter, next).await?
+    {
         if message.seq > last {
             break;
         }
         next = message.seq + 1;
         if is_readable(&message) {
+            readable += 1;
             continue;
         }
+        readable = 0;
         match link.stream.delete_message(message.seq).await {
             Ok(_) => shared.note_removed(&message.subject, message.seq),
             // Another replica may have removed it.

@@ -3,8 +3,6 @@
 //! The five calls.
 
 use std::collections::BTreeSet;
-use std::io::{BufRead, BufReader, Write};
-use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
 use async_nats::HeaderMap;
@@ -15,7 +13,7 @@ use tidegate_cluster::{
     StoreReply, Subject,
 };
 
-use crate::kit::{CLUSTER, DEADLINE, Server, Session, message};
+use crate::kit::{CLUSTER, Server, Session, message};
 
 /// Bytes that do not shrink.
 fn random_bytes(length: usize) -> Bytes {
@@ -317,61 +315,6 @@ async fn messages_that_are_not_readable_do_not_stop_a_reader() {
     let read = session.everything().await;
     let bodies: Vec<_> = read.iter().map(|stored| &stored.message.body[..]).collect();
     assert_eq!(bodies, [&b"before"[..], b"\0", b"\0", b"plain"]);
-}
-
-/// Sends bytes over a connection of its own, and waits until the server has stored their messages.
-fn send_raw(server: &Server, bytes: &[u8]) {
-    let address = server.url().replacen("nats://", "", 1);
-    let mut stream = TcpStream::connect(address).unwrap();
-    stream.set_read_timeout(Some(DEADLINE)).unwrap();
-    let connect = b"CONNECT {\"verbose\":false,\"headers\":true}\r\n";
-    stream.write_all(&[connect, bytes, b"PING\r\n"].concat()).unwrap();
-    let mut lines = BufReader::new(stream).lines();
-    assert!(lines.any(|line| line.unwrap() == "PONG"));
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_message_that_no_client_can_read_is_removed() {
-    let server = Server::running("");
-    let engine = server.engine();
-    let mut session = Session::open(&engine);
-    session.publish(&message("p.00.n.1.1", "before")).await;
-    let poison: [&[u8]; 3] = [
-        b"NATS/1.0\r\ntg-v: \xff\r\n\r\n",
-        b"NATS/1.0\r\nno colon\r\n\r\n",
-        b"NATS/1.0\r\ntg-v: a\rb\r\n\r\n",
-    ];
-    for (number, headers) in poison.into_iter().enumerate() {
-        let length = headers.len();
-        let head = format!("HPUB tg.test.p.00.n.2.{number} {length} {}\r\n", length + 1);
-        send_raw(&server, &[head.as_bytes(), headers, b"x\r\n"].concat());
-    }
-    send_raw(&server, b"PUB tg.test.p.\xff 1\r\nx\r\n");
-    let mut after = Session::open(&engine);
-    after.publish(&message("p.00.n.3.1", "after")).await;
-    // A state machine begins a read again when it fails.
-    let is_whole = async {
-        loop {
-            let id = after.start(StoreCall::ReadAll(ReadScope::Everything));
-            let is_current = |event: &StoreEvent| match event {
-                StoreEvent::Current(current, ..) if *current == id => Some(true),
-                StoreEvent::Done(done, _) if *done == id => Some(false),
-                _ => None,
-            };
-            if after.find(is_current).await {
-                break;
-            }
-        }
-    };
-    tokio::time::timeout(DEADLINE, is_whole).await.unwrap();
-    assert_eq!(engine.status().refused.invalid, 4);
-    let bodies = after
-        .everything()
-        .await
-        .into_iter()
-        .map(|stored| stored.message.body);
-    let bodies: Vec<_> = bodies.collect();
-    assert_eq!(bodies, ["before", "after"]);
 }
 
 #[tokio::test(flavor = "multi_thread")]

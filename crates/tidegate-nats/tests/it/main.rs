@@ -10,6 +10,7 @@ mod credentials;
 mod kit;
 mod outages;
 mod pages;
+mod repair;
 mod routed;
 mod security;
 mod streams;
