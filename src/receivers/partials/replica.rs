@@ -188,7 +188,7 @@ impl Replica {
         self.show_confirmed(now);
         // Without new messages, the shown series are those of now.
         if is_ready && self.last_show.2 == self.messages() {
-            self.shown_as_of = now.saturating_sub(status.lag_ns.unwrap_or_default());
+            self.note_shown();
         }
         let leads = self.is_leader(now);
         self.cluster.note_leading(is_ready && leads);
@@ -295,6 +295,12 @@ impl Replica {
             }
         }
         self.last_show = (now, begun.elapsed(), messages);
+        self.note_shown();
+    }
+
+    /// Notes that the shown series have all that the reader knows.
+    fn note_shown(&mut self) {
+        self.shown_as_of = self.reader.caught_up_at().unwrap_or_default();
     }
 
     /// Changes to the last question to the store whose answer is shown.
@@ -349,13 +355,18 @@ fn nanos(duration: Duration) -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use tidegate_cluster::{
+        PageHeaders, PageKind, PageWriter, RunName, StoreMessage, StoredMessage, Subject,
+    };
     use tidegate_engine::Rule;
 
     use super::*;
     use crate::component::testing::{Sink, add_cluster, settings};
 
-    #[test]
-    fn a_read_is_current_as_of_the_time_when_the_store_said_it() {
+    const MINUTE: Duration = Duration::from_mins(1);
+
+    /// A replica that reads, and the number of this call.
+    fn reading() -> (Replica, CallId) {
         let sink = Sink::new();
         let cx = sink.receiver_context("partials");
         let cluster = add_cluster(&cx.base.shared);
@@ -363,7 +374,40 @@ mod tests {
         let config = settings.get::<PartialsReceiverConfig>();
         let table = Table::new("partials", vec![Rule::newest()], config.limits());
         let mut replica = Replica::new(cx.base, &config, cluster, Vec::new(), Arc::new(table)).unwrap();
-        let (read, _) = replica.step(ReplicaInput::Tick).reader[0].clone();
+        let (read, _) = replica.step(ReplicaInput::Tick).reader[0];
+        (replica, read)
+    }
+
+    fn heartbeat(cluster: &str) -> StoredMessage {
+        let producer = ProducerName::new("a").unwrap();
+        let headers = PageHeaders {
+            kind: PageKind::Page,
+            sequence: 1,
+            epoch: 5,
+            rules: 0,
+            interval: Duration::from_secs(1),
+        };
+        let body = PageWriter::new(&producer).finish();
+        let run = RunName { producer, epoch: 5 };
+        let subject = Subject::Page {
+            partition: 0,
+            run,
+            page: 0,
+        };
+        StoredMessage {
+            message: StoreMessage {
+                subject: subject.text(cluster),
+                headers: headers.write(),
+                body,
+            },
+            sequence: 1,
+            time: unix_now(),
+        }
+    }
+
+    #[test]
+    fn a_read_is_current_as_of_the_time_when_the_store_said_it() {
+        let (mut replica, read) = reading();
         let mut lag_of = |waited| {
             let said = Instant::now().checked_sub(waited).unwrap();
             let event = StoreEvent::Current(read, Duration::ZERO, said);
@@ -372,8 +416,22 @@ mod tests {
             Duration::from_nanos(status.lag_ns.unwrap())
         };
         // A slow replica took it late. Another one waits behind it.
-        let minute = Duration::from_mins(1);
-        assert!(lag_of(2 * minute) >= 2 * minute);
-        assert!(lag_of(Duration::ZERO) < minute);
+        assert!(lag_of(2 * MINUTE) >= 2 * MINUTE);
+        assert!(lag_of(Duration::ZERO) < MINUTE);
+    }
+
+    /// Each tick may find newer messages, and that it is too early for another show.
+    #[test]
+    fn values_that_are_shown_for_a_question_keep_readers_coming() {
+        let (mut replica, read) = reading();
+        let events = vec![
+            StoreEvent::Read(read, heartbeat(replica.cluster.name())),
+            StoreEvent::Current(read, Duration::ZERO, Instant::now()),
+            StoreEvent::Confirmed(read, Duration::ZERO, 1),
+        ];
+        replica.step(ReplicaInput::Read(events));
+        assert_eq!((*replica.confirmed.borrow(), replica.last_show.2), (1, 1));
+        let age = unix_now().saturating_sub(replica.shown_as_of);
+        assert!(age < nanos(MINUTE), "{age} ns");
     }
 }

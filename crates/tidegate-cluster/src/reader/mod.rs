@@ -283,6 +283,11 @@ impl PageReader {
         self.mismatch().is_none() && lag.is_some_and(|lag| lag < nanos(self.config.max_lag))
     }
 
+    /// When it last knew all messages of the store; `None`: it never did.
+    pub fn caught_up_at(&self) -> Option<UnixNanos> {
+        self.caught_up_at
+    }
+
     /// The last question to the store of which it knows all messages; 0: none.
     pub fn confirmed(&self) -> u64 {
         self.confirmed
