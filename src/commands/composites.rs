@@ -215,7 +215,7 @@ async fn watch(
         print_line!("TIME  {}", HEAD.join("  "));
     }
     let mut events = 0;
-    loop {
+    while !output::has_failed() {
         let event = stream.next_event().await?;
         if event.name == "ended" {
             let data: Value = serde_json::from_str(&event.data).unwrap_or_default();
@@ -225,10 +225,11 @@ async fn watch(
         if screen.show(&event) {
             events += 1;
         }
-        if most.is_some_and(|most| events >= most) || output::has_failed() {
-            return Ok(());
+        if most.is_some_and(|most| events >= most) {
+            break;
         }
     }
+    Ok(())
 }
 
 /// The time at which a change arrives, in UTC.

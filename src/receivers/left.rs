@@ -37,7 +37,7 @@ impl<T> Left<T> {
     }
 }
 
-/// Where the receivers with one path leave their state, the first one first.
+/// Where the receivers with one path leave their state, the oldest first.
 type LeftAtPath<T> = Vec<Weak<Left<T>>>;
 
 /// Where the receivers of a gateway leave their state, by their paths.
@@ -49,7 +49,7 @@ impl<T> Default for AllLeft<T> {
     }
 }
 
-/// The states of the receivers before this one, the first one first. They are several while a reload returns to the old plan.
+/// The states of the receivers before this one, the oldest first. They are several while a reload returns to the old plan.
 /// `left`: where this receiver leaves its own.
 pub(super) fn succeed<T: Send + 'static>(base: &Context, left: &Arc<Left<T>>) -> Vec<Arc<Left<T>>> {
     let all = base.shared.parts.get(AllLeft::<T>::default);

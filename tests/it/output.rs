@@ -111,3 +111,33 @@ fn a_tail_of_a_quiet_ring_ends_with_its_reader() {
     command.args(["ring", "tail", "--json"]).arg(&path);
     assert_eq!(Following::start(&mut command, 1).code(), Some(0));
 }
+
+#[test]
+fn a_full_disk_leaves_the_events_in_their_ring() {
+    let directory = TempDir::new().expect("a temporary directory");
+    let path = directory.path().join("rank_0");
+    let mut writer = Writer::create(&path, Layout::V4, 8).expect("a ring");
+    writer.push_all(&[Event {
+        kind: 0,
+        value: 7,
+        timestamp_us: 1,
+    }]);
+    let tail = || {
+        let mut command = tidegate();
+        command
+            .args(["ring", "tail", "--once", "--consume", "--json"])
+            .arg(&path);
+        command
+    };
+    let full = File::options().write(true).open("/dev/full");
+    let Finished { code, .. } = finished(tail().stdout(full.expect("a device of Linux")));
+    assert_eq!(code, Some(1));
+    for expected in [1, 0] {
+        let Finished { code, output, errors } = finished(&mut tail());
+        assert_eq!(
+            (code, output.lines().count()),
+            (Some(0), expected),
+            "{output}{errors}"
+        );
+    }
+}

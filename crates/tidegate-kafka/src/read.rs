@@ -87,8 +87,13 @@ impl ReadTask {
             ReadScope::Retained => Some(self.last_offsets().await?),
         };
         tokio::select! {
-            // The machine reads again at once, and the next reader is a client that knows of no failure before.
-            result = self.read(client, wanted) => pause_after_error(result).await,
+            result = self.read(client, wanted) => {
+                if result.is_err() {
+                    // The machine reads again at once, and the next reader is a client that knows of no failure before.
+                    tokio::time::sleep(PAUSE).await;
+                }
+                result
+            }
             () = link.lost(client) => {
                 Err(StoreError::Unavailable("the connection to Kafka is lost".to_owned()))
             }
@@ -126,13 +131,16 @@ impl ReadTask {
                 true => POLL,
                 false => FIRST_POLL,
             };
-            let turn = self.turn(&mut reader, wait, wanted.as_ref(), newest.as_mut());
-            match pause_after_error(turn.await).await {
+            match self
+                .turn(&mut reader, wait, wanted.as_ref(), newest.as_mut())
+                .await
+            {
                 Ok(true) => {}
                 Ok(false) => return Ok(StoreReply::ReadEnd),
                 Err(error) if worked.elapsed() >= PATIENCE => return Err(failed(error)),
                 Err(error) => {
                     tracing::debug!(%error, "a read from Kafka goes on after an error");
+                    tokio::time::sleep(PAUSE).await;
                     continue;
                 }
             }
@@ -257,26 +265,9 @@ impl ReadTask {
     }
 }
 
-/// Gives the result back, an error after a pause: the work that failed begins again at once.
-async fn pause_after_error<T, E>(result: Result<T, E>) -> Result<T, E> {
-    if result.is_err() {
-        tokio::time::sleep(PAUSE).await;
-    }
-    result
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[tokio::test(start_paused = true)]
-    async fn only_an_error_comes_after_a_pause() {
-        let begun = tokio::time::Instant::now();
-        assert_eq!(pause_after_error(Ok::<_, ()>(5)).await, Ok(5));
-        assert_eq!(begun.elapsed(), Duration::ZERO);
-        assert_eq!(pause_after_error(Err::<u8, _>("no")).await, Err("no"));
-        assert!(begun.elapsed() >= PAUSE);
-    }
 
     #[test]
     fn old_ends_of_the_log_say_nothing_of_the_present() {

@@ -280,6 +280,10 @@ impl<'a> BatchReader<'a> {
     fn report(&mut self) {
         let now = Instant::now();
         let progress = self.goals.reach(self.given, now);
+        if self.subjects.is_complete() {
+            // The list that is on its way is not needed, and may fail.
+            self.listing = None;
+        }
         let is_reached = progress != GoalProgress::Waiting;
         if is_reached && !self.subjects.is_complete() && self.listing.is_none() {
             let filter = subject_filter(&self.shared.cluster, self.scope);

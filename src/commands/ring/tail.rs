@@ -69,6 +69,10 @@ pub(super) fn run(args: &TailArgs) -> Result<(), Failure> {
         match reader.read(&mut batch)? {
             Poll::Events(_) => {
                 print(&batch, reader.names(), format);
+                if output::has_failed() {
+                    // The events stay in the ring.
+                    break;
+                }
                 read += batch.len();
                 reader.commit();
             }

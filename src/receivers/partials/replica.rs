@@ -148,7 +148,9 @@ impl Replica {
                         _ => Duration::ZERO,
                     };
                     let at = now.saturating_sub(nanos(waited));
-                    unless_panic(|| self.reader.event(event, at));
+                    if unless_panic(|| self.reader.event(event, at)).is_none() {
+                        self.reader.note_failure();
+                    }
                 }
                 self.show_confirmed(now);
             }
@@ -190,7 +192,7 @@ impl Replica {
         self.show_confirmed(now);
         // Without new messages, the shown series are those of now.
         if is_ready && self.last_show.2 == self.messages() {
-            self.shown_as_of = now.saturating_sub(status.lag_ns.unwrap_or_default());
+            self.note_shown();
         }
         let leads = self.is_leader(now);
         self.cluster.note_leading(is_ready && leads);
@@ -297,6 +299,12 @@ impl Replica {
             }
         }
         self.last_show = (now, begun.elapsed(), messages);
+        self.note_shown();
+    }
+
+    /// Notes that the shown series have all that the reader knows.
+    fn note_shown(&mut self) {
+        self.shown_as_of = self.reader.caught_up_at().unwrap_or_default();
     }
 
     /// Changes to the last question to the store whose answer is shown.
@@ -363,90 +371,4 @@ fn nanos(duration: Duration) -> u64 {
 }
 
 #[cfg(test)]
-mod tests {
-    use bytes::Bytes;
-    use tidegate_cluster::{ReadScope, StoreError, StoreMessage, StoredMessage};
-    use tidegate_engine::Rule;
-
-    use super::*;
-    use crate::component::testing::{Sink, add_cluster, settings};
-
-    fn replica(sink: &Arc<Sink>) -> Replica {
-        let cx = sink.receiver_context("partials");
-        let cluster = add_cluster(&cx.base.shared);
-        let settings = settings::<PartialsReceiverConfig>("{cluster: cluster}");
-        let config = settings.get::<PartialsReceiverConfig>();
-        let table = Table::new("partials", vec![Rule::newest()], config.limits());
-        Replica::new(cx.base, &config, cluster, Vec::new(), Arc::new(table)).unwrap()
-    }
-
-    /// The body of a message that panics when it is dropped, as a bug would.
-    struct Trap;
-
-    impl AsRef<[u8]> for Trap {
-        fn as_ref(&self) -> &[u8] {
-            b"trap"
-        }
-    }
-
-    impl Drop for Trap {
-        fn drop(&mut self) {
-            panic!("a test wants this panic");
-        }
-    }
-
-    fn trap() -> StoredMessage {
-        StoredMessage {
-            message: StoreMessage {
-                subject: "foreign".to_owned(),
-                headers: Vec::new(),
-                body: Bytes::from_owner(Trap),
-            },
-            sequence: 1,
-            time: 1,
-        }
-    }
-
-    #[test]
-    fn a_replica_reads_again_though_a_message_before_the_end_panics() {
-        let sink = Sink::new();
-        let mut replica = replica(&sink);
-        let (read, _) = replica.step(ReplicaInput::Tick).reader[0].clone();
-        let ended = Err(StoreError::Unavailable("the connection is lost".to_owned()));
-        let events = vec![StoreEvent::Read(read, trap()), StoreEvent::Done(read, ended)];
-        let calls = replica.step(ReplicaInput::Read(events)).reader;
-        assert!(
-            matches!(calls[..], [(next, StoreCall::ReadAll(ReadScope::Everything))] if next != read),
-            "{calls:?}"
-        );
-        // The same for the events of the leader.
-        let events = vec![StoreEvent::Read(read, trap())];
-        assert!(replica.step(ReplicaInput::Lead(events)).reader.is_empty());
-    }
-
-    #[test]
-    fn calls_from_before_a_panic_are_made() {
-        let call = (CallId(1), StoreCall::ReadAll(ReadScope::Everything));
-        let mut due = vec![call.clone()];
-        let calls = calls_of(|| Some(due.pop().expect("a test wants this panic")));
-        assert_eq!(calls, [call]);
-    }
-
-    #[test]
-    fn a_read_is_current_as_of_the_time_when_the_store_said_it() {
-        let sink = Sink::new();
-        let mut replica = replica(&sink);
-        let (read, _) = replica.step(ReplicaInput::Tick).reader[0].clone();
-        let mut lag_of = |waited| {
-            let said = Instant::now().checked_sub(waited).unwrap();
-            let event = StoreEvent::Current(read, Duration::ZERO, said);
-            replica.step(ReplicaInput::Read(vec![event]));
-            let status = replica.reader.status(unix_now());
-            Duration::from_nanos(status.lag_ns.unwrap())
-        };
-        // A slow replica took it late. Another one waits behind it.
-        let minute = Duration::from_mins(1);
-        assert!(lag_of(2 * minute) >= 2 * minute);
-        assert!(lag_of(Duration::ZERO) < minute);
-    }
-}
+mod tests;

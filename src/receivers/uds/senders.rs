@@ -184,8 +184,9 @@ impl Senders {
     }
 
     fn sender(&mut self, credentials: Option<Credentials>, now: UnixNanos) -> &mut Sender {
-        if self.senders.len() >= MAX_SENDERS && !self.senders.contains_key(&credentials) {
-            self.forget_the_most_silent();
+        if !self.senders.contains_key(&credentials) {
+            // Those that several receivers left may be more.
+            while self.senders.len() >= MAX_SENDERS && self.forget_the_most_silent() {}
         }
         let (settings, max_kinds) = (&self.settings, self.max_kinds);
         let account = &self.sink.shared.memory;

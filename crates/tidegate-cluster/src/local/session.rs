@@ -278,6 +278,7 @@ impl<B: SessionBackend> Session<B> {
             return Ok(());
         }
         follow.goal = None;
+        let said = Instant::now();
         // A new message of a subject takes the place of one before the goal, and lies behind it.
         let rest: Vec<StoredMessage> = store.read(|store| store.after(follow.sequence).cloned().collect());
         if let Some(last) = rest.last() {
@@ -285,8 +286,9 @@ impl<B: SessionBackend> Session<B> {
         }
         let (id, question) = (follow.id, follow.question);
         self.give(id, rest).await?;
+        // A slow state machine takes the rest late.
         self.events
-            .send(StoreEvent::Current(id, Duration::ZERO, Instant::now()))
+            .send(StoreEvent::Current(id, Duration::ZERO, said))
             .await?;
         if question > 0 {
             let confirmed = StoreEvent::Confirmed(id, Duration::ZERO, question);

@@ -24,7 +24,6 @@ async fn read_subjects(session: &mut StoreSession, count: usize) -> Vec<String> 
     subjects
 }
 
-/// Waits for an event.
 async fn wait_until_current(session: &mut StoreSession) {
     while !matches!(
         session.events.recv().await.unwrap(),
@@ -32,6 +31,7 @@ async fn wait_until_current(session: &mut StoreSession) {
     ) {}
 }
 
+/// Waits for an event.
 async fn wait_for(session: &mut StoreSession, wanted: StoreEvent) {
     while session.events.recv().await.unwrap() != wanted {}
 }

@@ -145,10 +145,11 @@ pub struct PageReader {
     highest: (u64, UnixNanos),
     /// When the store was last seen to have lost messages.
     lost_at: Option<UnixNanos>,
-    /// Whether there was no room for a run since the present read began. Nothing but another read brings it back.
-    has_refused_runs: bool,
+    /// Whether a message was not taken since the present read began, for example because there was no room for its run.
+    /// Nothing but another read brings it back.
+    has_refused: bool,
     /// The same of the read before, until the present one has given all messages.
-    had_refused_runs: bool,
+    had_refused: bool,
     /// The replica that has exported the newest deltas.
     deltas: DeltaRecord,
     partitions: ReadPartitions,
@@ -190,8 +191,8 @@ impl PageReader {
             clock: BrokerClock::default(),
             highest: (0, 0),
             lost_at: None,
-            has_refused_runs: false,
-            had_refused_runs: false,
+            has_refused: false,
+            had_refused: false,
             deltas: DeltaRecord::default(),
             partitions: ReadPartitions::default(),
             stats: ReaderStats::default(),
@@ -205,8 +206,8 @@ impl PageReader {
         }
         let id = self.ids.advance();
         (self.read, self.is_following) = (Some(id), false);
-        self.had_refused_runs |= self.has_refused_runs;
-        self.has_refused_runs = false;
+        self.had_refused |= self.has_refused;
+        self.has_refused = false;
         // The store may have lost messages: it has only what this read gives.
         self.producers.runs_mut().for_each(|run| run.through = 0);
         Some((id, StoreCall::ReadAll(ReadScope::Everything)))
@@ -224,7 +225,7 @@ impl PageReader {
                     self.followed_at = now;
                 }
                 (self.caught_up_at, self.current_at) = (Some(now), now);
-                (self.is_following, self.had_refused_runs) = (true, false);
+                (self.is_following, self.had_refused) = (true, false);
             }
             StoreEvent::Confirmed(id, delay, question)
                 if self.read == Some(id) && self.is_following && self.misses_nothing(delay, now) =>
@@ -234,6 +235,13 @@ impl PageReader {
             StoreEvent::Done(id, _) if self.read == Some(id) => self.read = None,
             _ => {}
         }
+    }
+
+    /// Notes that an event was not taken, because of a fault of this program. Values of a message may be missing until the next
+    /// read.
+    pub fn note_failure(&mut self) {
+        self.stats.refused += 1;
+        self.has_refused = true;
     }
 
     /// Whether no producer that reports has replaced a message twice within this time.
@@ -283,6 +291,11 @@ impl PageReader {
         self.mismatch().is_none() && lag.is_some_and(|lag| lag < nanos(self.config.max_lag))
     }
 
+    /// When it last knew all messages of the store; `None`: it never did.
+    pub fn caught_up_at(&self) -> Option<UnixNanos> {
+        self.caught_up_at
+    }
+
     /// The last question to the store of which it knows all messages; 0: none.
     pub fn confirmed(&self) -> u64 {
         self.confirmed
@@ -298,8 +311,8 @@ impl PageReader {
             .values()
             .flat_map(|entry| entry.runs.values());
         let mut records = self.records.known.values();
-        let has_gaps = self.has_refused_runs
-            || self.had_refused_runs
+        let has_gaps = self.has_refused
+            || self.had_refused
             || runs.any(|run| !run.is_whole())
             || records.any(|record| record.is_unreadable);
         let state = match self.caught_up_at {

@@ -119,7 +119,7 @@ impl PageReader {
     ) -> Result<(), PageError> {
         let Some(entry) = self.producers.run(place.run) else {
             self.stats.refused += 1;
-            self.has_refused_runs = true;
+            self.has_refused = true;
             return Ok(());
         };
         entry.seen = entry.seen.max(place.seen);

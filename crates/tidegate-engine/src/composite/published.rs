@@ -111,7 +111,7 @@ mod tests {
         composite.publish(vec![answer.clone()]);
         composite.publish(vec![answer.clone()]);
         assert_eq!(composite.version(), before + 1, "the second has nothing new");
-        assert_eq!(composite.answers(now), [answer.clone()]);
+        assert_eq!(composite.answers(now), std::slice::from_ref(&answer));
         let show = || {
             let mut shown = Vec::new();
             composite.show(now, &mut |reading| {

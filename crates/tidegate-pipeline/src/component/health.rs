@@ -94,7 +94,7 @@ impl Health {
     }
 
     /// Why a reader gets no values now: a component is not ready ([`Self::unready`]) or does not confirm them. `None`: it
-    /// gets those of this moment or later. All components are asked at once, so the slowest one is the longest wait.
+    /// gets those of this moment or later. All components are asked at once, so a reader waits for the slowest one.
     pub async fn refusal(&self) -> Option<String> {
         if let Some(why) = self.unready() {
             return Some(why);

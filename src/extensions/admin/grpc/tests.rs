@@ -14,6 +14,7 @@ use bytes::Bytes;
 use prost::Message;
 use tokio::net::TcpStream;
 use tokio::sync::watch;
+use tokio::time::timeout;
 use tonic::client::Grpc;
 use tonic::codegen::http::uri::PathAndQuery;
 use tonic::transport::Channel;
@@ -118,7 +119,7 @@ impl Gateway {
 }
 
 async fn next<M>(stream: &mut Streaming<M>) -> M {
-    let next = tokio::time::timeout(PATIENCE, stream.message()).await;
+    let next = timeout(PATIENCE, stream.message()).await;
     next.expect("a message in time")
         .unwrap()
         .expect("the stream goes on")
@@ -230,7 +231,7 @@ async fn the_wait_for_the_store_ends_at_the_deadline_of_the_client() {
     let (answer, mut body) = client.send_request(request, false).unwrap();
     // An empty message.
     body.send_data(Bytes::from_static(&[0; 5]), true).unwrap();
-    let answer = answer.await.unwrap();
+    let answer = timeout(PATIENCE, answer).await.unwrap().unwrap();
     let code = Code::DeadlineExceeded as i32;
     assert_eq!(answer.headers()["grpc-status"], code.to_string());
     until(|| store.readers() == 0).await;
@@ -335,7 +336,7 @@ async fn a_watch_ends_when_a_reload_replaces_its_composite() {
             }
         }
     };
-    let ended = tokio::time::timeout(PATIENCE, end).await.expect("an end in time");
+    let ended = timeout(PATIENCE, end).await.expect("an end in time");
     assert_eq!(ended.code(), Code::Unavailable, "{ended:?}");
     assert!(ended.message().contains("watch again"), "{ended:?}");
     gateway.admin.stop(Instant::now() + PATIENCE).await;
@@ -422,7 +423,7 @@ async fn the_backlog_of_watchers_is_on_the_account_and_slow_watchers_end() {
     let mut ended = 0;
     for stream in &mut slow {
         let soon = Duration::from_millis(500);
-        while let Ok(message) = tokio::time::timeout(soon, stream.message()).await {
+        while let Ok(message) = timeout(soon, stream.message()).await {
             let Err(status) = message else { continue };
             assert_eq!(status.code(), Code::Unavailable, "{status:?}");
             assert!(status.message().contains("watch again"), "{status:?}");

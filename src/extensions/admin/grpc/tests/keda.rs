@@ -103,10 +103,9 @@ async fn keda_gets_targets_while_no_value_may_be_read() {
     // Later, the store does not confirm the values.
     for why in [Some("stale"), None] {
         health.hold(replica, why);
-        let spec: messages::GetMetricSpecResponse = gateway
-            .call("/externalscaler.ExternalScaler/GetMetricSpec", object(&trigger))
-            .await
-            .unwrap();
+        let path = "/externalscaler.ExternalScaler/GetMetricSpec";
+        let call = gateway.call(path, object(&trigger));
+        let spec: messages::GetMetricSpecResponse = timeout(PATIENCE, call).await.unwrap().unwrap();
         assert_eq!(spec.metric_specs[0].target_size, 10, "{why:?}");
         let path = "/externalscaler.ExternalScaler/StreamMetricSpec";
         let mut specs: Streaming<messages::GetMetricSpecResponse> =
@@ -328,7 +327,7 @@ async fn activity_stays_as_it_was_while_the_value_is_not_known() {
         gateway.stream(path, object(&trigger)).await.unwrap();
     assert!(next(&mut stream).await.result);
     gateway.depth.until_stale().await;
-    let said = tokio::time::timeout(Duration::from_millis(300), stream.message()).await;
+    let said = timeout(Duration::from_millis(300), stream.message()).await;
     assert!(said.is_err(), "it repeats nothing: {said:?}");
     let status = gateway.fails("IsActive", &trigger).await;
     assert_eq!(status.code(), Code::FailedPrecondition, "{status}");
