@@ -71,11 +71,11 @@ pub(super) async fn while_read(command: impl Future<Output = Result<(), Failure>
 /// A part of the output is not written, although the program that reads it (`| head`) has not ended.
 pub(super) fn finish() -> Result<(), Failure> {
     note(io::stdout().flush());
-    judge(FIRST_ERROR.get())
+    outcome_of(FIRST_ERROR.get())
 }
 
 /// Whether a failed write is a failure of the command.
-fn judge(error: Option<&io::Error>) -> Result<(), Failure> {
+fn outcome_of(error: Option<&io::Error>) -> Result<(), Failure> {
     match error {
         Some(error) if error.kind() != ErrorKind::BrokenPipe => {
             Err(Failure::Message(format!("can't write the output: {error}")))
@@ -98,8 +98,8 @@ mod tests {
     #[test]
     fn only_the_end_of_the_reader_is_not_a_failure() {
         let [ended, full] = [ErrorKind::BrokenPipe, ErrorKind::StorageFull].map(io::Error::from);
-        assert!(judge(None).is_ok() && judge(Some(&ended)).is_ok());
-        let failure = judge(Some(&full)).unwrap_err().to_string();
+        assert!(outcome_of(None).is_ok() && outcome_of(Some(&ended)).is_ok());
+        let failure = outcome_of(Some(&full)).unwrap_err().to_string();
         assert_eq!(failure, format!("can't write the output: {full}"));
     }
 
