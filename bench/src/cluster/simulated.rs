@@ -159,7 +159,7 @@ impl Fleet {
         for stored in self.store.messages(ReadScope::Everything) {
             reader.event(StoreEvent::Read(id, stored.clone()), self.now);
         }
-        reader.event(StoreEvent::Current(id, Duration::ZERO), self.now);
+        reader.event(StoreEvent::Current(id, Duration::ZERO, Instant::now()), self.now);
         Ok((reader, id))
     }
 
