@@ -20,6 +20,7 @@ mod ring;
 mod rounds;
 mod scrape;
 mod start;
+mod unwatched;
 
 use std::path::Path;
 
@@ -113,6 +114,11 @@ pub(crate) const GROUPS: &[BenchGroup] = &[
         name: "growth",
         about: "cost of a point and of an event from 1k to 1M series, on one core and on all",
         run: growth::run,
+    },
+    BenchGroup {
+        name: "unwatched",
+        about: "what `admin` and own metrics cost while no client asks for them, against a gateway without them",
+        run: unwatched::run,
     },
     BenchGroup {
         name: "replica",
