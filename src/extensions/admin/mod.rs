@@ -242,7 +242,7 @@ const ERRORS: &[ErrorDoc] = &[
     ),
     ErrorDoc::answered(
         "A query takes longer than its time limit, or too many queries wait.",
-        "503 `timeout` or `unavailable`, `UNAVAILABLE` or `DEADLINE_EXCEEDED`",
+        "503 `timeout` or `unavailable`; over gRPC: `UNAVAILABLE` or `DEADLINE_EXCEEDED`",
         "Ask for less, or try again after the time of `Retry-After`.",
     ),
     ErrorDoc::answered(
