@@ -58,7 +58,7 @@ fn checked(api: &Api, request: &messages::ScaledObjectRef) -> Result<Trigger, St
     Ok(trigger)
 }
 
-/// Sends the value at once and after changes. While it is unknown, the last sent value stays.
+/// Sends the value at once and after changes. While it is unknown, or a replica is not ready, the last sent value stays.
 async fn publish(
     caller: Caller,
     trigger: Arc<Trigger>,
@@ -66,8 +66,12 @@ async fn publish(
 ) {
     let mut sent = None;
     let mut changes = Changes::of(&caller.api, &trigger);
+    let api = caller.api.clone();
     loop {
-        if let Ok(value) = value(&caller, &trigger, QueryKind::Stream).await {
+        // The series of a replica that is not ready stand still: a rate of them would fall to 0.
+        if api.shared().health.unready().is_none()
+            && let Ok(value) = value(&caller, &trigger, QueryKind::Stream).await
+        {
             let result = trigger.is_active(value);
             if sent != Some(result) {
                 sent = Some(result);

@@ -22,7 +22,7 @@ use tonic::{Code, Request, Status, Streaming};
 use tonic_prost::ProstCodec;
 
 use super::messages;
-use crate::component::testing::{context, settings};
+use crate::component::testing::{context, is_pending, settings};
 use crate::component::{Confirm, Lifecycle};
 use crate::extensions::admin::{Admin, AdminConfig};
 use crate::net::Endpoint;

@@ -130,6 +130,23 @@ async fn keda_gets_a_message_when_activity_begins_and_ends() {
 }
 
 #[tokio::test]
+async fn keda_gets_no_message_from_a_replica_that_is_not_ready() {
+    let mut gateway = Gateway::start().await;
+    let shared = gateway.admin.base.shared.clone();
+    let trigger = [("composite", "queue_depth"), ("target", "10")];
+    gateway.depth.observe("m", 5.0);
+    let path = "/externalscaler.ExternalScaler/StreamIsActive";
+    let mut stream: Streaming<messages::IsActiveResponse> =
+        gateway.stream(path, object(&trigger)).await.unwrap();
+    assert!(next(&mut stream).await.result);
+    shared.health.hold("receivers::partials", Some("stale"));
+    gateway.depth.observe("m", 0.0);
+    assert!(is_pending(stream.message()).await, "the values stand still");
+    shared.health.hold("receivers::partials", None);
+    assert!(!next(&mut stream).await.result);
+}
+
+#[tokio::test]
 async fn a_stream_of_keda_goes_on_with_the_composite_that_replaces_its_own() {
     let mut gateway = Gateway::start().await;
     let trigger = [("composite", "queue_depth"), ("target", "10")];
