@@ -143,6 +143,7 @@ impl ReplicaMetrics {
         for (reason, count) in [
             ("foreign", stats.foreign),
             ("room", stats.refused),
+            ("panic", stats.failed),
             ("unknown_composite", stats.unknown_composites),
             ("partitions", stats.refused_partitions),
             ("invalid", merged.invalid),

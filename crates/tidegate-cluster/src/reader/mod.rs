@@ -111,6 +111,8 @@ pub struct ReaderStats {
     pub foreign: u64,
     /// Totals and messages that a limit refused.
     pub refused: u64,
+    /// Events that were not taken because of a fault of this program.
+    pub failed: u64,
     /// Windows of composites that this replica does not declare.
     pub unknown_composites: u64,
     /// Records with another number of partitions than an earlier one, with repeated ones.
@@ -240,7 +242,7 @@ impl PageReader {
     /// Notes that an event was not taken, because of a fault of this program. Values of a message may be missing until the next
     /// read.
     pub fn note_failure(&mut self) {
-        self.stats.refused += 1;
+        self.stats.failed += 1;
         self.has_refused = true;
     }
 

@@ -87,7 +87,7 @@ fn a_replica_reads_again_though_a_message_before_the_end_panics() {
     let events = vec![StoreEvent::Read(read, trap()), StoreEvent::Done(read, ended)];
     let calls = replica.step(ReplicaInput::Read(events)).reader;
     // Values may be missing.
-    assert_eq!(replica.reader.stats().refused, 1);
+    assert_eq!(replica.reader.stats().failed, 1);
     assert!(
         matches!(calls[..], [(next, StoreCall::ReadAll(ReadScope::Everything))] if next != read),
         "{calls:?}"
