@@ -4,6 +4,7 @@
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader};
+use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 
 use tempfile::TempDir;
@@ -97,8 +98,8 @@ service:
     gateway.stop();
 }
 
-#[test]
-fn a_tail_of_a_quiet_ring_ends_with_its_reader() {
+/// A directory with a ring that has one event, and the path of the ring.
+fn ring() -> (TempDir, PathBuf) {
     let directory = TempDir::new().expect("a temporary directory");
     let path = directory.path().join("rank_0");
     let mut writer = Writer::create(&path, Layout::V4, 8).expect("a ring");
@@ -107,6 +108,12 @@ fn a_tail_of_a_quiet_ring_ends_with_its_reader() {
         value: 1,
         timestamp_us: 1,
     }]);
+    (directory, path)
+}
+
+#[test]
+fn a_tail_of_a_quiet_ring_ends_with_its_reader() {
+    let (_directory, path) = ring();
     let mut command = tidegate();
     command.args(["ring", "tail", "--json"]).arg(&path);
     assert_eq!(Following::start(&mut command, 1).code(), Some(0));
@@ -114,14 +121,7 @@ fn a_tail_of_a_quiet_ring_ends_with_its_reader() {
 
 #[test]
 fn a_full_disk_leaves_the_events_in_their_ring() {
-    let directory = TempDir::new().expect("a temporary directory");
-    let path = directory.path().join("rank_0");
-    let mut writer = Writer::create(&path, Layout::V4, 8).expect("a ring");
-    writer.push_all(&[Event {
-        kind: 0,
-        value: 7,
-        timestamp_us: 1,
-    }]);
+    let (_directory, path) = ring();
     let tail = || {
         let mut command = tidegate();
         command

@@ -24,7 +24,7 @@ const POLL: Duration = Duration::from_millis(500);
 /// answer.
 const QUESTION_POLL: Duration = Duration::from_millis(50);
 
-/// Readers come more often than this. Without readers, short polls would only be requests that the brokers answer in vain.
+/// Readers come more often than this. Without readers, short polls would only cost the brokers requests.
 const QUESTION_TIME: Duration = Duration::from_mins(2);
 
 /// The same before the ends of the log are read. The end of a transaction has no record, so a poll does not end with it.
