@@ -158,7 +158,7 @@ fn queries_see_the_page_of_the_chosen_exporter_and_each_table_once() {
         assert_eq!(tsdb["headStats"]["numSeries"], page.len() + 1);
         // From now on: a composite that was sampled before its exporter started has a past under its plain name.
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
-        let start = format!("{:.3}", now.as_secs_f64());
+        let start = format!("{}.{:03}", now.as_secs(), now.subsec_millis());
         let listed = pair
             .admin
             .get("/api/v1/label/__name__/values", &[("start", &start)]);

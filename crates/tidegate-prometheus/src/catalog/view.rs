@@ -28,7 +28,7 @@ mod targets;
 #[cfg(test)]
 mod tests;
 
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::{Duration, Instant};
 
@@ -86,6 +86,8 @@ pub struct View {
     tables: Registry<Table>,
     composites: Registry<Watched>,
     expositions: Mutex<Vec<Exposition>>,
+    /// The number of changes of `expositions`.
+    exposed: AtomicU64,
     /// The exporter whose names count first.
     preferred: OnceLock<String>,
     /// The style of series that no exporter shows.
@@ -154,6 +156,7 @@ impl View {
             tables: shared.tables.clone(),
             composites: shared.composites.clone(),
             expositions: Mutex::default(),
+            exposed: AtomicU64::new(0),
             preferred: OnceLock::new(),
             plain: Arc::default(),
             past: OnceLock::new(),
@@ -207,6 +210,7 @@ impl View {
     /// Reads every series, some at a time, and keeps what it sees as part of the past. The pass is spread over `spread`:
     /// a thread that needs the core for a moment gets it. `rest` waits; once it says false the pass is broken off.
     pub fn record(&self, now: UnixNanos, spread: Duration, rest: &mut dyn FnMut(Duration) -> bool) {
+        let mut exposed = self.exposed.load(Relaxed);
         self.update_sources(now);
         let pass = self.pass(now, self.has_past());
         let limits = self.past_limits();
@@ -225,6 +229,12 @@ impl View {
                 if !rest(YIELD) {
                     return;
                 }
+            }
+            // Series that arrive after an exporter has started have their past under its names.
+            let latest = self.exposed.load(Relaxed);
+            if latest != exposed {
+                exposed = latest;
+                self.update_sources(now);
             }
             let step = self.state().read_some(from, SLICE, now, pass);
             next = step.map(|(next, _)| next);

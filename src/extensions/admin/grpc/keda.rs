@@ -68,9 +68,12 @@ async fn publish(
     let mut changes = Changes::of(&caller.api, &trigger);
     let api = caller.api.clone();
     loop {
-        // The series of a replica that is not ready stand still: a rate of them would fall to 0.
-        if api.shared().health.unready().is_none()
+        // The series of a replica that is not ready stand still: a rate of them would fall to 0. The replica may
+        // become so while the value is computed.
+        let is_ready = || api.shared().health.unready().is_none();
+        if is_ready()
             && let Ok(value) = value(&caller, &trigger, QueryKind::Stream).await
+            && is_ready()
         {
             let result = trigger.is_active(value);
             if sent != Some(result) {

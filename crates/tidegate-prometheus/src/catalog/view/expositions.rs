@@ -2,6 +2,7 @@
 
 //! The exporters whose pages queries see, and the tables of the gateway under their names.
 
+use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Weak};
 
 use tidegate_engine::Table;
@@ -37,24 +38,33 @@ impl Exposition {
 impl View {
     /// Names tables in the style of this exporter. The first exporter that shows a table names it.
     pub fn expose(&self, exporter: Arc<str>, style: Style, tables: Arc<dyn Exposes>) {
-        self.expositions.lock().push(Exposition {
-            exporter,
-            style: Arc::new(style),
-            tables,
-            is_hidden: false,
+        self.change(|all| {
+            all.push(Exposition {
+                exporter,
+                style: Arc::new(style),
+                tables,
+                is_hidden: false,
+            });
         });
     }
 
     /// Forgets an exporter that has ended, by its tables.
     pub fn conceal(&self, tables: &dyn Exposes) {
-        self.expositions.lock().retain(|one| !one.is_of(tables));
+        self.change(|all| all.retain(|one| !one.is_of(tables)));
     }
 
     /// Hides an exporter from queries, or shows it again, by its tables. A reload hides the exporters that it replaces.
     pub fn set_hidden(&self, tables: &dyn Exposes, is_hidden: bool) {
+        self.change(|all| {
+            let of_tables = all.iter_mut().filter(|one| one.is_of(tables));
+            of_tables.for_each(|one| one.is_hidden = is_hidden);
+        });
+    }
+
+    fn change(&self, change: impl FnOnce(&mut Vec<Exposition>)) {
         let mut all = self.expositions.lock();
-        let of_tables = all.iter_mut().filter(|one| one.is_of(tables));
-        of_tables.for_each(|one| one.is_hidden = is_hidden);
+        change(&mut all);
+        self.exposed.fetch_add(1, Relaxed);
     }
 
     /// Lets the names of this exporter count before those of others.

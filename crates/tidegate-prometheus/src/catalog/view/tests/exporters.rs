@@ -98,6 +98,31 @@ fn composite() -> (Arc<Table>, Arc<Watched>) {
 }
 
 #[test]
+fn a_pass_of_the_sampler_uses_the_names_of_an_exporter_that_starts_meanwhile() {
+    let (view, shared) = view();
+    let live = unlisted("test");
+    let mut bench = Bench::new("depth", Vec::new());
+    live.attach(bench.watched.composite().clone());
+    shared.tables.add(live.clone());
+    view.prefer("prometheus/b");
+    let one = exporter(&view, "a", std::slice::from_ref(&live));
+    for n in 0..2 * SLICE {
+        gauge(&one.own, &format!("level_{n}"), 1, START);
+    }
+    let mut two = None;
+    view.record(START, Duration::from_secs(1), &mut |_| {
+        two.get_or_insert_with(|| {
+            bench.observe("m", 5.0);
+            exporter(&view, "b", std::slice::from_ref(&live))
+        });
+        true
+    });
+    assert!(two.is_some(), "the pass had a pause before it read the composite");
+    let past = |name: &str| ask(&view, &format!("last_over_time({name}[10s])"), START);
+    assert_eq!((past("a_depth"), past("b_depth")), (None, Some(5.0)));
+}
+
+#[test]
 fn a_name_is_looked_up_in_tables_and_composites_of_one_moment() {
     let (view, shared) = view();
     let (table, watched) = composite();
