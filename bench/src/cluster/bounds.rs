@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-//! The bounds of the ages of what a page shows in a run without faults.
+//! The bounds of a run without faults: of the ages of what a page shows, and of the starts of replicas.
+
+use std::time::Duration;
 
 use serde_json::json;
 
@@ -10,6 +12,7 @@ use super::options::{EngineChoice, Options};
 use super::producer::INTERVAL;
 use super::reader::ReadResult;
 use super::replica::MAX_LAG;
+use super::rows::ROWS;
 use crate::stats::Samples;
 
 /// The most agents, times their GPUs, with which a run above a bound has failed. More of them may be too many for the
@@ -26,6 +29,21 @@ const MOST_SLACK: f64 = 0.5;
 const COMPOSITE: f64 = 1.5;
 const COMPOSITE_OF_KAFKA: f64 = 3.0;
 const COMPOSITE_OF_DIRECT: f64 = 2.0;
+
+/// The longest time from the start of a replica until it is ready, when the store has so many series.
+const START: (Duration, usize) = (Duration::from_secs(2), 100_000);
+
+/// The word for the outcome of a bound.
+pub(super) fn outcome(holds: bool) -> &'static str {
+    if holds { "holds" } else { "MISSED" }
+}
+
+/// The bound of the starts of replicas; none with faults, or with more series.
+pub(super) fn start_bound(agents: usize, options: &Options) -> Option<Duration> {
+    let (bound, most) = START;
+    let series = agents * ROWS.len();
+    (options.faults.is_empty() && series <= most).then_some(bound)
+}
 
 /// The bounds, in seconds.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -72,10 +90,9 @@ impl AgeBounds {
         ] {
             let Some(age) = age else { continue };
             let holds = age <= bound;
-            let outcome = if holds { "holds" } else { "MISSED" };
             figures.add(
                 &format!("bound of the age: {figure}"),
-                format!("{bound:.2} s: {outcome}"),
+                format!("{bound:.2} s: {}", outcome(holds)),
                 &[
                     (&format!("{key}_seconds"), json!(bound)),
                     (&format!("{key}_holds"), json!(holds)),
@@ -129,6 +146,17 @@ mod tests {
         assert!(!bounds(1_001, &calm).unwrap().is_strict);
         let gpus = [&calm[..], &["--gpus", "8"]].concat();
         assert!(!bounds(126, &gpus).unwrap().is_strict);
+    }
+
+    #[test]
+    fn starts_have_a_bound_without_faults_and_with_up_to_100_000_series() {
+        let bound = |agents, arguments: &[&str]| {
+            let arguments = [&["--server", "nats"], arguments].concat();
+            start_bound(agents, &Options::parse(&arguments).unwrap())
+        };
+        let calm = ["--faults", "none"];
+        assert_eq!(bound(1_428, &calm), Some(Duration::from_secs(2)));
+        assert_eq!((bound(1_429, &calm), bound(10, &[])), (None, None));
     }
 
     #[test]

@@ -52,6 +52,10 @@ impl Cluster {
         self.wait_until_ready()?;
         self.check_totals("at rest");
         self.check_own_metrics()?;
+        // The last starts are those with a full store.
+        self.replicas
+            .iter_mut()
+            .for_each(|replica| replica.catch_ups.clear());
         for number in 0..REPLICAS {
             self.replicas[number].kill(&self.violations);
             if !self.has_broker() {

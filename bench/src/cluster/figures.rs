@@ -7,6 +7,7 @@ use std::time::Duration;
 use serde_json::{Map, Value, json};
 
 use super::Cluster;
+use super::bounds::{outcome, start_bound};
 use super::broker::Broker;
 use super::faults::{Event, FaultInjector};
 use super::fleet::AgentAct;
@@ -62,7 +63,7 @@ impl Figures {
         }
         figures.add_members(cluster);
         figures.add_sent(cluster);
-        figures.add_replicas(cluster);
+        figures.add_replicas(cluster, options);
         figures
     }
 
@@ -140,25 +141,67 @@ impl Figures {
         );
     }
 
-    fn add_replicas(&mut self, cluster: &Cluster) {
+    fn add_replicas(&mut self, cluster: &Cluster, options: &Options) {
         let folded: f64 = cluster.replicas.iter().map(|replica| replica.folded).sum();
         self.add(
             "runs folded by replicas that were killed",
             folded.to_string(),
             &[("folded_runs", json!(folded))],
         );
-        let catch_ups = cluster.replicas.iter().flat_map(|replica| &replica.catch_ups);
-        let catch_ups = Samples::new(catch_ups.map(Duration::as_secs_f64));
-        let (median, max, count) = (catch_ups.median(), catch_ups.max(), catch_ups.count());
+        // Without faults, replicas start before the store has anything.
+        if !options.faults.is_empty() {
+            let name = "start of a replica until it is ready: p50, max";
+            self.add_starts(name, "catch_up", &starts(cluster));
+        }
+    }
+
+    /// Adds the times from the start of a replica until it was ready, in seconds.
+    fn add_starts(&mut self, name: &str, key: &str, starts: &Samples) {
+        let (median, max, count) = (starts.median(), starts.max(), starts.count());
         self.add(
-            "start of a replica until it is ready: p50, max",
+            name,
             format!("{median:.2}, {max:.2} s, of {count}"),
             &[
-                ("catch_up_p50_seconds", json!(median)),
-                ("catch_up_max_seconds", json!(max)),
-                ("catch_ups", json!(count)),
+                (&format!("{key}_p50_seconds"), json!(median)),
+                (&format!("{key}_max_seconds"), json!(max)),
+                (&format!("{key}s"), json!(count)),
             ],
         );
+    }
+
+    /// The starts of replicas at the end, when the store has the series of all agents. A calm run above the bound fails.
+    pub(super) fn add_full_starts(&mut self, cluster: &Cluster, agents: usize, options: &Options) {
+        let starts = starts(cluster);
+        let name = "start with all series in the store until ready: p50, max";
+        self.add_starts(name, "full_catch_up", &starts);
+        if let Some(bound) = start_bound(agents, options) {
+            let (bound, max) = (bound.as_secs_f64(), starts.max());
+            let holds = max <= bound;
+            self.add(
+                "bound of this start",
+                format!("{bound:.2} s: {}", outcome(holds)),
+                &[
+                    ("full_catch_up_bound_seconds", json!(bound)),
+                    ("full_catch_up_bound_holds", json!(holds)),
+                ],
+            );
+            if !holds {
+                cluster.violations.add(format!(
+                    "a start with all series in the store took {max:.2} s, and the bound is {bound:.2} s"
+                ));
+            }
+        }
+    }
+
+    /// The time before the reader began.
+    pub(super) fn add_warm_up(&mut self, time: Duration) {
+        if !time.is_zero() {
+            self.add(
+                "time before the reader begins",
+                format!("{:.0} s", time.as_secs_f64()),
+                &[("warm_up_seconds", json!(time.as_secs_f64()))],
+            );
+        }
     }
 
     /// What a write to the disk took before the run.
@@ -283,6 +326,12 @@ impl Figures {
             ],
         );
     }
+}
+
+/// The times from the starts of replicas until they were ready, in seconds.
+fn starts(cluster: &Cluster) -> Samples {
+    let starts = cluster.replicas.iter().flat_map(|replica| &replica.catch_ups);
+    Samples::new(starts.map(Duration::as_secs_f64))
 }
 
 /// The row of an event, and its key.

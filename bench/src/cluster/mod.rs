@@ -126,13 +126,17 @@ fn run_with(
 ) -> Result<RunResult, BenchError> {
     let write = write_time(logs)?;
     let mut cluster = Cluster::start(agents, binary, logs, options)?;
+    let begun = Instant::now();
+    let warm_up = options.warm_up();
+    while begun.elapsed() < warm_up {
+        cluster.step()?;
+    }
     let reader = RoundRobin::start(
         cluster.pages(),
         (cluster.page_timeout, max_age(options.engine.confirms())),
         cluster.fleet.model.clone(),
         cluster.violations.clone(),
     );
-    let begun = Instant::now();
     let mut faults = FaultInjector::new(options, logs, begun)?;
     while begun.elapsed() < options.time {
         faults.step(&mut cluster, Instant::now())?;
@@ -142,6 +146,7 @@ fn run_with(
     let ran = begun.elapsed();
     reader.quiet();
     let mut figures = Figures::of(&cluster, options, ran, &faults);
+    figures.add_warm_up(warm_up);
     figures.add_write(write, options);
     faults.end(&mut cluster)?;
     std::fs::write(logs.join("agents.log"), cluster.fleet.model.lock().log())?;
@@ -149,6 +154,7 @@ fn run_with(
     let samples = cluster.samples();
     cluster.check_after_goodbyes()?;
     figures.add_end(&cluster, samples);
+    figures.add_full_starts(&cluster, agents, options);
     let read = reader.end()?;
     if read.composite_ages.is_empty() {
         cluster

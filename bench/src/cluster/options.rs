@@ -95,7 +95,18 @@ struct Values<'a> {
     publish: bool,
 }
 
+/// The time before the reader begins in a calm run with Kafka: until then, the broker's JVM compiles its code.
+const WARM_UP: Duration = Duration::from_secs(10);
+
 impl Options {
+    /// The time before the reader begins, a half of the run at most.
+    pub(super) fn warm_up(&self) -> Duration {
+        match self.engine {
+            EngineChoice::Kafka(_) if self.faults.is_empty() => WARM_UP.min(self.time / 2),
+            _ => Duration::ZERO,
+        }
+    }
+
     pub(super) fn parse(arguments: &[&str]) -> Result<Self, BenchError> {
         let values = Values::parse(arguments)?;
         if !values
