@@ -347,3 +347,6 @@ impl Columns {
         self.weighted |= weight != 1.0;
     }
 }
+
+#[cfg(test)]
+mod tests;
