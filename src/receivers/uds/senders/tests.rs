@@ -90,6 +90,7 @@ fn senders_left_by_failed_reloads_stay_within_their_limit() {
         // The old plan returns.
         let (restored, restored_left) = gateway.start("");
         drop((left, failed));
+        assert_eq!(restored.senders.len(), MAX_SENDERS);
         (senders, left) = (restored, restored_left);
         now += SECOND_NS;
         let newest = take(&mut senders, user, [MOST], now);
