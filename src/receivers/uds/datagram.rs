@@ -139,7 +139,7 @@ impl Reader {
 
 /// A datagram in the buffer.
 pub(super) struct Received {
-    bytes: usize,
+    pub(super) bytes: usize,
     pub(super) truncated: bool,
     pub(super) sender: Option<Credentials>,
 }

@@ -104,7 +104,7 @@ struct Columns {
 }
 
 impl Senders {
-    /// The senders of the receivers `before` this one go on. `left`: where these stay after the end.
+    /// The senders of the receivers `before` this one go on, within the limits. `left`: where these stay after the end.
     pub(super) fn new(
         config: &DatagramConfig,
         sink: Arc<EventSink>,
@@ -131,7 +131,7 @@ impl Senders {
             let taken = before.take(|left| left.take(&settings, goes_on));
             senders.extend(taken.into_iter().flatten());
         }
-        Self {
+        let mut all = Self {
             kinds_bytes: senders.values().map(|sender| sender.kinds.bytes()).sum(),
             senders,
             settings,
@@ -140,7 +140,14 @@ impl Senders {
             sink,
             pending_events: 0,
             left,
-        }
+        };
+        // Those that several receivers left may be more.
+        while all.is_over_limits() && all.forget_the_most_silent() {}
+        all
+    }
+
+    fn is_over_limits(&self) -> bool {
+        self.senders.len() > MAX_SENDERS || self.kinds_bytes > MAX_KINDS_BYTES
     }
 
     pub(super) fn take(&mut self, datagram: &[u8], received: &Received, now: UnixNanos) {
@@ -185,7 +192,7 @@ impl Senders {
 
     fn sender(&mut self, credentials: Option<Credentials>, now: UnixNanos) -> &mut Sender {
         if !self.senders.contains_key(&credentials) {
-            // Those that several receivers left may be more.
+            // Several: those with pending events stayed before.
             while self.senders.len() >= MAX_SENDERS && self.forget_the_most_silent() {}
         }
         let (settings, max_kinds) = (&self.settings, self.max_kinds);
@@ -347,3 +354,6 @@ impl Columns {
         self.weighted |= weight != 1.0;
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -12,6 +12,7 @@ use prost::Message;
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::unix::net::UnixDatagram;
 use tidegate::batch::Signal;
+use tidegate::batch::json::to_protobuf;
 
 use super::out::{sent, writer};
 use super::through::{accepted, reader};
@@ -283,9 +284,13 @@ fn of_resources(signal: Signal, count: u64) -> Vec<u8> {
 /// Key and partition of each item. The gateway sends equal resources of a batch in one message, and the Collector does not.
 type Items = BTreeMap<u64, (Vec<u8>, i32)>;
 
-fn items(signal: Signal, records: &[ConsumerRecord]) -> Items {
+fn items(signal: Signal, encoding: &str, records: &[ConsumerRecord]) -> Items {
     let items = records.iter().flat_map(|record| {
         let value = record.value.clone().expect("a value");
+        let value = match encoding {
+            "otlp_json" => to_protobuf(signal, &value).expect("OTLP in JSON"),
+            _ => value,
+        };
         let key = record.key.as_ref().expect("a key").to_vec();
         let numbers = numbers(signal, &value).into_iter();
         numbers.map(move |number| (number, (key.clone(), record.partition)))
@@ -297,37 +302,42 @@ fn items(signal: Signal, records: &[ConsumerRecord]) -> Items {
 #[ignore = "needs a Collector: `cargo xtask interop`"]
 fn keys_and_partitions_are_those_of_the_collector() {
     let broker = KafkaBroker::start();
-    let options = |prefix: &str| {
-        format!(
-            "partition_traces_by_id: true, partition_metrics_by_resource_attributes: true, \
-             partition_logs_by_resource_attributes: true, {}",
-            signals("otlp_proto", "topic", prefix)
-        )
-    };
-    for prefix in ["theirs", "ours"] {
-        topics(&broker, prefix, "otlp_proto");
-    }
-    let collector = collector_writer(&broker, &options("theirs"));
-    let (gateway, port) = writer(&broker, &options("ours"));
-    for (signal, kind) in [
-        (Signal::Metrics, "metrics"),
-        (Signal::Traces, "traces"),
-        (Signal::Logs, "logs"),
-    ] {
-        let request = match signal {
-            Signal::Traces => body(signal, 0..60),
-            _ => of_resources(signal, 60),
+    for encoding in ENCODINGS {
+        let options = |prefix: &str| {
+            format!(
+                "partition_traces_by_id: true, partition_metrics_by_resource_attributes: true, \
+                 partition_logs_by_resource_attributes: true, {}",
+                signals(encoding, "topic", prefix)
+            )
         };
-        send(collector.port(), signal, &request);
-        send(port, signal, &request);
-        let [theirs, ours] = ["theirs", "ours"].map(|prefix| {
-            let topic = format!("{prefix}-otlp_proto-{kind}");
-            let records = topic::read(&broker, &topic, |records| items(signal, records).len() >= 60);
-            items(signal, &records)
-        });
-        let keys: BTreeSet<_> = theirs.values().map(|(key, _)| key).collect();
-        assert!(keys.len() > 50, "{kind}: {} keys", keys.len());
-        assert_eq!(ours, theirs, "{kind}");
+        for prefix in ["theirs", "ours"] {
+            topics(&broker, prefix, encoding);
+        }
+        let collector = collector_writer(&broker, &options("theirs"));
+        let (gateway, port) = writer(&broker, &options("ours"));
+        for (signal, kind) in [
+            (Signal::Metrics, "metrics"),
+            (Signal::Traces, "traces"),
+            (Signal::Logs, "logs"),
+        ] {
+            let request = match signal {
+                Signal::Traces => body(signal, 0..60),
+                _ => of_resources(signal, 60),
+            };
+            send(collector.port(), signal, &request);
+            send(port, signal, &request);
+            let [theirs, ours] = ["theirs", "ours"].map(|prefix| {
+                let topic = format!("{prefix}-{encoding}-{kind}");
+                let records = topic::read(&broker, &topic, |records| {
+                    items(signal, encoding, records).len() >= 60
+                });
+                items(signal, encoding, &records)
+            });
+            let keys: BTreeSet<_> = theirs.values().map(|(key, _)| key).collect();
+            assert!(keys.len() > 50, "{encoding}, {kind}: {} keys", keys.len());
+            assert_eq!(ours, theirs, "{encoding}, {kind}");
+        }
+        drop(collector);
+        gateway.stop();
     }
-    gateway.stop();
 }

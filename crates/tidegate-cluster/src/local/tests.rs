@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 use std::collections::BTreeSet;
+use std::time::Instant;
 
 use super::*;
 use crate::{CallId, ReadScope, StoreEvent, StoreMessage};
@@ -29,6 +30,13 @@ async fn wait_until_current(session: &mut StoreSession) {
         session.events.recv().await.unwrap(),
         StoreEvent::Current(CallId(1), ..)
     ) {}
+}
+
+/// Waits until no more events fit into the channel of a session.
+async fn wait_until_full(session: &StoreSession) {
+    while session.events.len() < session.events.max_capacity() {
+        tokio::task::yield_now().await;
+    }
 }
 
 /// Waits for an event.
@@ -168,6 +176,45 @@ async fn a_full_reader_does_not_stop_other_sessions() {
         assert!(matches!(answer, Some(StoreEvent::Done(CallId(id), Ok(_))) if id == number));
     }
     assert_eq!(read_subjects(&mut slow, 2_000).await.len(), 2_000);
+}
+
+/// `Current` waits behind messages that a slow reader takes later.
+#[tokio::test]
+async fn a_slow_reader_learns_when_it_was_current() {
+    let engine = LocalEngine::new();
+    let publish = |number: usize| {
+        let new = message(&format!("tg.c.p.00.p.1.{number}"));
+        let stored = engine.store().change(|store| store.put(new, clock::now()));
+        assert!(stored.is_ok(), "{stored:?}");
+    };
+    let mut reader = engine.open();
+    let room = reader.events.max_capacity();
+    for number in 0..room {
+        publish(number);
+    }
+    reader
+        .store
+        .start(CallId(1), StoreCall::ReadAll(ReadScope::Everything));
+    // `Connected` takes the room of the last message, and so the session has not reached its goal.
+    wait_until_full(&reader).await;
+    // These lie behind the goal, and fill the channel again.
+    for number in room..2 * room {
+        publish(number);
+    }
+    let before = Instant::now();
+    assert_eq!(reader.events.recv().await, Some(StoreEvent::Connected));
+    wait_until_full(&reader).await;
+    let after = Instant::now();
+    let mut taken = 0;
+    let said = loop {
+        match reader.events.recv().await {
+            Some(StoreEvent::Read(..)) => taken += 1,
+            Some(StoreEvent::Current(_, _, said)) => break said,
+            other => panic!("{other:?}"),
+        }
+    };
+    assert_eq!(taken, 2 * room);
+    assert!((before..=after).contains(&said), "{before:?} {said:?} {after:?}");
 }
 
 #[tokio::test]
