@@ -5,6 +5,7 @@
 import json
 import os
 import subprocess
+import sys
 from pathlib import Path
 
 import gateway
@@ -14,6 +15,9 @@ import server
 PODS = 5_000
 NODES = 50
 DISCOVERY = kit.CHART / "ci/discovery.yaml"
+# Pushes a signal with the SDK of OpenTelemetry.
+SDK = Path(__file__).parents[1] / "python/otel_push.py"
+SIGNALS = ("metrics", "traces", "logs")
 UNKNOWN = ("tidegate_k8sattributes_unmatched_resources_total", 'reason="unknown"')
 
 
@@ -224,27 +228,40 @@ def attributes_processor(kubeconfig: Path, source: server.Object) -> server.Obje
     }
 
 
+def pushed(port: int, out: Path, signal: str) -> dict[str, str | None]:
+    """The attributes of the resource that the SDK of OpenTelemetry sends, as the gateway writes them. `None`: not a text."""
+    before = os.path.getsize(out) if out.exists() else 0
+    endpoint = ["--protocol", "http", "--endpoint", f"http://127.0.0.1:{port}"]
+    command = [sys.executable, str(SDK), *endpoint, "--signal", signal, "--service", "web"]
+    subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+    server.wait_until(f"the {signal} are written", lambda: out.exists() and new_line(out, before) is not None)
+    ((found,),) = json.loads(new_line(out, before) or "").values()
+    return {pair["key"]: pair["value"].get("stringValue") for pair in found["resource"]["attributes"]}
+
+
 def test_a_pod_that_sends_otlp_has_its_name_node_and_deployment(api: server.Server, tmp_path: Path) -> None:
     api.namespace("shop")
     kubeconfig = api.kubeconfig(account(api))
     create_owned_pod(api)
     port, out = server.free_port(), tmp_path / "out.json"
+    pipeline = {"receivers": ["otlp"], "processors": ["k8sattributes"], "exporters": ["file"]}
     config = {
         "receivers": {"otlp": {"protocols": {"http": {"endpoint": f"127.0.0.1:{port}"}}}},
         "processors": {"k8sattributes": attributes_processor(kubeconfig, {"from": "connection"})},
         "exporters": {"file": {"path": str(out)}},
-        "service": {"pipelines": {"logs": {"receivers": ["otlp"], "processors": ["k8sattributes"], "exporters": ["file"]}}},
+        "service": {"pipelines": dict.fromkeys(SIGNALS, pipeline)},
     }
     running = gateway.Gateway(tmp_path, "attributes", config, port)
     try:
-        record = {"logRecords": [{"body": {"stringValue": "a"}}]}
-        resource = {"attributes": [{"key": "service.name", "value": {"stringValue": "web"}}]}
-        gateway.post(port, "/v1/logs", {"resourceLogs": [{"resource": resource, "scopeLogs": [record]}]})
-        server.wait_until("the record is written", lambda: out.exists() and new_line(out, 0) is not None)
-        (logs,) = json.loads(new_line(out, 0) or "")["resourceLogs"]
-        found = {pair["key"]: pair["value"]["stringValue"] for pair in logs["resource"]["attributes"]}
-        expected = {"k8s.pod.name": "web-5d8f-x7k2p", "k8s.node.name": "node-0", "k8s.deployment.name": "web"}
-        assert expected.items() <= found.items(), found
+        expected = {
+            "service.name": "web",
+            "k8s.pod.name": "web-5d8f-x7k2p",
+            "k8s.node.name": "node-0",
+            "k8s.deployment.name": "web",
+        }
+        for signal in SIGNALS:
+            found = pushed(port, out, signal)
+            assert expected.items() <= found.items(), (signal, found)
     finally:
         running.kill()
 
