@@ -5,6 +5,7 @@
 import json
 import os
 import subprocess
+import sys
 from pathlib import Path
 
 import gateway
@@ -14,6 +15,9 @@ import server
 PODS = 5_000
 NODES = 50
 DISCOVERY = kit.CHART / "ci/discovery.yaml"
+# Pushes a signal with the SDK of OpenTelemetry.
+SDK = Path(__file__).parents[1] / "python/otel_push.py"
+SIGNALS = ("metrics", "traces", "logs")
 UNKNOWN = ("tidegate_k8sattributes_unmatched_resources_total", 'reason="unknown"')
 
 
@@ -40,6 +44,15 @@ def address(number: int) -> str:
     return f"10.{1 + number // 65_536}.{number // 256 % 256}.{number % 256}"
 
 
+def node(number: int) -> server.Object:
+    labels = {"rack": f"rack-{number}"}
+    return {"apiVersion": "v1", "kind": "Node", "metadata": {"name": f"node-{number}", "labels": labels}}
+
+
+def relabel(api: server.Server, number: int, rack: str) -> None:
+    api.patch(node(number), {"metadata": {"labels": {"rack": rack}}})
+
+
 def create(api: server.Server, number: int, generation: int = 0) -> None:
     made = pod(number, generation)
     api.create(made)
@@ -61,7 +74,10 @@ def start(directory: Path, kubeconfig: Path) -> tuple[gateway.Gateway, int, Path
     port, out = server.free_port(), directory / "out.json"
     extract = {
         "metadata": ["k8s.pod.name", "k8s.node.name", "k8s.namespace.name"],
-        "labels": [{"tag_name": "generation", "key": "generation", "from": "pod"}],
+        "labels": [
+            {"tag_name": "generation", "key": "generation", "from": "pod"},
+            {"tag_name": "rack", "key": "rack", "from": "node"},
+        ],
     }
     sources = [{"from": "resource_attribute", "name": "k8s.pod.ip"}]
     attributes = {
@@ -91,6 +107,11 @@ def attributes_of(port: int, out: Path, number: int) -> dict[str, str]:
     return {pair["key"]: pair["value"]["stringValue"] for pair in logs["resource"]["attributes"]}
 
 
+def rack_of(port: int, out: Path, number: int) -> str | None:
+    """The label that a log record of a pod has from the node of the pod."""
+    return attributes_of(port, out, number).get("rack")
+
+
 def new_line(out: Path, before: int) -> str | None:
     with open(out) as file:
         file.seek(before)
@@ -104,6 +125,8 @@ def pods(running: gateway.Gateway) -> float:
 
 def test_five_thousand_pods_are_known_through_churn_and_restarts(api: server.Server, tmp_path: Path) -> None:
     api.namespace("shop")
+    for number in range(NODES):
+        api.create(node(number))
     kubeconfig = api.kubeconfig(account(api))
     running, port, out = start(tmp_path, kubeconfig)
     try:
@@ -120,19 +143,34 @@ def test_five_thousand_pods_are_known_through_churn_and_restarts(api: server.Ser
         found = attributes_of(port, out, 4_321)
         assert found["k8s.pod.name"] == "web-4321" and found["k8s.node.name"] == f"node-{4_321 % NODES}"
         assert found["k8s.namespace.name"] == "shop" and found["generation"] == "0"
+        # The pods 4,321, 4,322 and 4,323 are on the nodes 21, 22 and 23.
+        server.wait_until("the nodes are known", lambda: rack_of(port, out, 4_321) == "rack-21")
+        assert (rack_of(port, out, 4_322), rack_of(port, out, 4_323)) == ("rack-22", "rack-23")
 
-        # Pods are replaced, and keep their names and addresses.
+        # Pods are replaced, and keep their names and addresses. Meanwhile, nodes change and end.
         for number in range(200):
+            if number == 100:
+                relabel(api, 21, "new")
+                api.delete(node(22))
             api.delete(pod(number))
             create(api, number, generation=1)
         server.wait_until("new pods are known", lambda: attributes_of(port, out, 199).get("generation") == "1")
+        server.wait_until("the new label is known", lambda: rack_of(port, out, 4_321) == "new")
+        assert rack_of(port, out, 171) == "new", "also for a replaced pod of the node"
+        server.wait_until("the node is gone", lambda: rack_of(port, out, 4_322) is None)
+        assert attributes_of(port, out, 4_322)["k8s.node.name"] == "node-22", "the pod stays"
+        assert rack_of(port, out, 4_323) == "rack-23", "the other nodes stay"
 
         # While the server is away, what was known stays. Its history is gone after the restart, so the gateway lists again.
         # Without a change that is newer than the last event of a pod, the server could still continue the watch.
         api.namespace("later")
         api.kill()
         assert attributes_of(port, out, 4_000)["k8s.pod.name"] == "web-4000"
+        assert rack_of(port, out, 4_321) == "new"
         api.start()
+        relabel(api, 21, "newer")
+        api.create(node(22))
+        api.delete(node(23))
         for number in range(200, 300):
             api.delete(pod(number))
         create(api, 200, generation=2)
@@ -140,6 +178,8 @@ def test_five_thousand_pods_are_known_through_churn_and_restarts(api: server.Ser
         # The server has refused the version of the last event (410).
         assert running.metric("tidegate_kubernetes_errors_total", 'reason="expired"') >= 1
         server.wait_until("deleted pods are gone", lambda: pods(running) == PODS - 99)
+        for number, rack in ((4_321, "newer"), (4_322, "rack-22"), (4_323, None), (4_324, "rack-24")):
+            server.wait_until(f"the node of pod {number} is right", lambda: rack_of(port, out, number) == rack)
         unknown = running.metric(*UNKNOWN)
         assert "k8s.pod.name" not in attributes_of(port, out, 250)
         assert running.metric(*UNKNOWN) == unknown + 1
@@ -188,27 +228,40 @@ def attributes_processor(kubeconfig: Path, source: server.Object) -> server.Obje
     }
 
 
+def pushed(port: int, out: Path, signal: str) -> dict[str, str | None]:
+    """The attributes of the resource that the SDK of OpenTelemetry sends, as the gateway writes them. `None`: not a text."""
+    before = os.path.getsize(out) if out.exists() else 0
+    endpoint = ["--protocol", "http", "--endpoint", f"http://127.0.0.1:{port}"]
+    command = [sys.executable, str(SDK), *endpoint, "--signal", signal, "--service", "web"]
+    subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+    server.wait_until(f"the {signal} are written", lambda: out.exists() and new_line(out, before) is not None)
+    ((found,),) = json.loads(new_line(out, before) or "").values()
+    return {pair["key"]: pair["value"].get("stringValue") for pair in found["resource"]["attributes"]}
+
+
 def test_a_pod_that_sends_otlp_has_its_name_node_and_deployment(api: server.Server, tmp_path: Path) -> None:
     api.namespace("shop")
     kubeconfig = api.kubeconfig(account(api))
     create_owned_pod(api)
     port, out = server.free_port(), tmp_path / "out.json"
+    pipeline = {"receivers": ["otlp"], "processors": ["k8sattributes"], "exporters": ["file"]}
     config = {
         "receivers": {"otlp": {"protocols": {"http": {"endpoint": f"127.0.0.1:{port}"}}}},
         "processors": {"k8sattributes": attributes_processor(kubeconfig, {"from": "connection"})},
         "exporters": {"file": {"path": str(out)}},
-        "service": {"pipelines": {"logs": {"receivers": ["otlp"], "processors": ["k8sattributes"], "exporters": ["file"]}}},
+        "service": {"pipelines": dict.fromkeys(SIGNALS, pipeline)},
     }
     running = gateway.Gateway(tmp_path, "attributes", config, port)
     try:
-        record = {"logRecords": [{"body": {"stringValue": "a"}}]}
-        resource = {"attributes": [{"key": "service.name", "value": {"stringValue": "web"}}]}
-        gateway.post(port, "/v1/logs", {"resourceLogs": [{"resource": resource, "scopeLogs": [record]}]})
-        server.wait_until("the record is written", lambda: out.exists() and new_line(out, 0) is not None)
-        (logs,) = json.loads(new_line(out, 0) or "")["resourceLogs"]
-        found = {pair["key"]: pair["value"]["stringValue"] for pair in logs["resource"]["attributes"]}
-        expected = {"k8s.pod.name": "web-5d8f-x7k2p", "k8s.node.name": "node-0", "k8s.deployment.name": "web"}
-        assert expected.items() <= found.items(), found
+        expected = {
+            "service.name": "web",
+            "k8s.pod.name": "web-5d8f-x7k2p",
+            "k8s.node.name": "node-0",
+            "k8s.deployment.name": "web",
+        }
+        for signal in SIGNALS:
+            found = pushed(port, out, signal)
+            assert expected.items() <= found.items(), (signal, found)
     finally:
         running.kill()
 

@@ -18,6 +18,14 @@ const HELM: golang::GoTool = golang::GoTool {
 /// The part of the test environment with the Python packages that read the files of `deploy/`.
 const TOOLS: &str = "deploy-tools";
 
+/// Builds Helm unless the cache has it.
+///
+/// # Errors
+/// The build fails, or the user has no cache directory.
+pub(crate) fn setup() -> Outcome {
+    HELM.installed().map(drop)
+}
+
 /// Installs what is missing and runs the tests; arguments go to pytest.
 pub(crate) fn test_alone(arguments: &[String]) -> Outcome {
     testenv::setup(&[])?;

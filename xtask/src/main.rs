@@ -54,7 +54,7 @@ struct Command {
 const COMMANDS: &[Command] = &[
     Command {
         name: "setup",
-        about: "install what the tests need: NIXL wheels, Python packages, Go programs, Kafka, Prometheus and related servers",
+        about: "install what the tests need: NIXL wheels, Python packages, Go programs, Kafka, Helm, Prometheus and related servers",
         run: testenv::setup,
     },
     Command {

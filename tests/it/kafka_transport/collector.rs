@@ -127,6 +127,26 @@ fn the_collector_reads_what_the_gateway_writes() {
     }
 }
 
+/// The attributes of all resources that a sink has.
+fn attributes_of_resources(sink: &OtlpSink, signal: Signal) -> Vec<Vec<KeyValue>> {
+    let resources: Vec<Option<Resource>> = match signal {
+        Signal::Metrics => {
+            let all = sink.metrics().into_iter().flat_map(|all| all.resource_metrics);
+            all.map(|one| one.resource).collect()
+        }
+        Signal::Traces => {
+            let all = sink.traces().into_iter().flat_map(|all| all.resource_spans);
+            all.map(|one| one.resource).collect()
+        }
+        Signal::Logs => {
+            let all = sink.logs().into_iter().flat_map(|all| all.resource_logs);
+            all.map(|one| one.resource).collect()
+        }
+    };
+    let attributes = |resource: Option<Resource>| resource.unwrap_or_default().attributes;
+    resources.into_iter().map(attributes).collect()
+}
+
 #[test]
 #[ignore = "needs a Collector: `cargo xtask interop`"]
 fn the_gateway_reads_what_the_collector_writes() {
@@ -135,15 +155,22 @@ fn the_gateway_reads_what_the_collector_writes() {
         topics(&broker, "in", encoding);
         let sink = OtlpSink::start();
         let options = format!(
-            "producer: {{compression: snappy}}, {}",
+            "producer: {{compression: snappy}}, record_headers: [{{name: site, value: a}}], {}",
             signals(encoding, "topic", "in")
         );
         let collector = collector_writer(&broker, &options);
-        let options = format!(", group_id: {encoding}, {}", signals(encoding, "topics", "in"));
+        let options = format!(
+            ", group_id: {encoding}, header_extraction: {{extract_headers: true, headers: [site]}}, {}",
+            signals(encoding, "topics", "in")
+        );
         let gateway = reader(&broker, sink.port(), &options);
         send_all(collector.port());
         wait_for_all(&sink, encoding);
         for (signal, ..) in SIGNALS {
+            let site = pair("kafka.header.site", Value::StringValue("a".to_owned()));
+            for attributes in attributes_of_resources(&sink, signal) {
+                assert_eq!(attributes, [site.clone()], "{encoding}");
+            }
             wait_until(SOON, "the receiver counts them", || {
                 accepted(&gateway, signal) == ITEMS as f64
             });

@@ -2,19 +2,21 @@
 
 //! The `kafka` exporter: what stands in the topics, read by another client.
 
+use bytes::Bytes;
 use krafka::consumer::ConsumerRecord;
+use std::collections::BTreeMap;
 use tidegate::batch::Signal;
 use tidegate::batch::json::to_protobuf;
 
 use super::topic;
 use crate::kit::kafka_broker::{KafkaBroker, PARTITIONS};
-use crate::kit::numbered::{SIGNALS, body, numbers, send, send_items, sent_items, trace_id};
+use crate::kit::numbered::{SIGNALS, body, numbers, send, send_items, send_with, sent_items, trace_id};
 use crate::kit::{Gateway, SOON, free_port, wait_until};
 
 /// The exporter repeats a message only if its acknowledgement takes longer, which it does not even on a busy machine.
 pub(super) const NO_REPEAT: &str = "timeout: 1m";
 
-/// A gateway from OTLP to Kafka, and the port of its receiver.
+/// A gateway from OTLP to Kafka, and the port of its receiver, which keeps the headers `x-tenant` and `x-user`.
 pub(super) fn writer(broker: &KafkaBroker, options: &str) -> (Gateway, u16) {
     writer_to(&broker.address(), options)
 }
@@ -24,7 +26,8 @@ pub(super) fn writer_to(address: &str, options: &str) -> (Gateway, u16) {
     let receiver = free_port();
     let pipeline = |signal| format!("{signal}: {{receivers: [otlp], exporters: [kafka]}}");
     let gateway = Gateway::start(&format!(
-        "receivers: {{otlp: {{protocols: {{http: {{endpoint: \"127.0.0.1:{receiver}\"}}}}}}}}
+        "receivers:
+  otlp: {{protocols: {{http: {{endpoint: \"127.0.0.1:{receiver}\", include_metadata: [x-tenant, x-user]}}}}}}
 exporters:
   kafka: {{brokers: [\"{address}\"], retry_on_failure: {{initial_interval: 50ms, max_interval: 200ms}}, {options}}}
 service: {{pipelines: {{{}}}}}
@@ -73,6 +76,33 @@ fn each_request_is_a_message_in_the_topic_of_its_signal() {
     let value = records[0].value.clone().expect("a value");
     let read = to_protobuf(Signal::Logs, &value).expect("OTLP in JSON");
     assert_eq!(numbers(Signal::Logs, &read), [0, 1, 2]);
+    gateway.stop();
+}
+
+#[test]
+fn messages_have_fixed_headers_and_chosen_ones_of_their_sender() {
+    let broker = KafkaBroker::start();
+    let options = "include_metadata_keys: [x-tenant, x-absent], record_headers: {site: a, rack: b}";
+    let (gateway, port) = writer(&broker, &format!("{options}, {NO_REPEAT}"));
+    let header =
+        |name: &str, value: &'static str| (name.to_owned(), Some(Bytes::from_static(value.as_bytes())));
+    let fixed = [header("site", "a"), header("rack", "b")];
+    let of_sender = [header("x-tenant", "red"), header("x-tenant", "blue")];
+    let expected = BTreeMap::from([(0, [&fixed[..], &of_sender[..]].concat()), (1, fixed.to_vec())]);
+    for (signal, _, name) in SIGNALS {
+        let headers = [("x-tenant", "red"), ("x-user", "ada"), ("x-tenant", "blue")];
+        send_with(port, signal, &headers, &body(signal, 0..1));
+        send_items(port, signal, 1..2);
+        let records = topic::read(&broker, name, |records| records.len() >= 2);
+        let found: BTreeMap<_, _> = records
+            .iter()
+            .map(|record| {
+                let value = record.value.as_deref().expect("a value");
+                (numbers(signal, value)[0], record.headers.clone())
+            })
+            .collect();
+        assert_eq!(found, expected, "{name}");
+    }
     gateway.stop();
 }
 

@@ -116,8 +116,15 @@ pub(crate) fn numbers(signal: Signal, body: &[u8]) -> Vec<u64> {
 
 /// Sends a request by OTLP/HTTP; the gateway must take it.
 pub(crate) fn send(port: u16, signal: Signal, body: &[u8]) {
+    send_with(port, signal, &[], body);
+}
+
+/// The same, with these headers.
+pub(crate) fn send_with(port: u16, signal: Signal, headers: &[(&str, &str)], body: &[u8]) {
     let (_, path, _) = SIGNALS[signal as usize];
-    let answer = http::post(port, path, "application/x-protobuf", body).expect("an answer");
+    let kind = [("content-type", "application/x-protobuf")];
+    let headers = [&kind[..], headers].concat();
+    let answer = http::request("POST", port, path, &headers, body).expect("an answer");
     assert_eq!(answer.status, 200, "{}", answer.text());
 }
 

@@ -11,15 +11,16 @@ use tidegate::batch::json::to_protobuf;
 
 use super::stream;
 use crate::kit::nats_server::NatsServer;
-use crate::kit::numbered::{SIGNALS, body, numbers, send, send_items, sent_items};
+use crate::kit::numbered::{SIGNALS, body, numbers, send_items, send_with, sent_items};
 use crate::kit::{Gateway, SOON, free_port, wait_until};
 
-/// A gateway from OTLP to NATS, and the port of its receiver.
+/// A gateway from OTLP to NATS, and the port of its receiver, which keeps the headers `x-tenant` and `x-user`.
 pub(super) fn writer(server: &NatsServer, options: &str) -> (Gateway, u16) {
     let receiver = free_port();
     let pipeline = |signal| format!("{signal}: {{receivers: [otlp], exporters: [nats]}}");
     let gateway = Gateway::start(&format!(
-        "receivers: {{otlp: {{protocols: {{http: {{endpoint: \"127.0.0.1:{receiver}\"}}}}}}}}
+        "receivers:
+  otlp: {{protocols: {{http: {{endpoint: \"127.0.0.1:{receiver}\", include_metadata: [x-tenant, x-user]}}}}}}
 exporters:
   nats: {{servers: [\"{}\"], retry_on_failure: {{initial_interval: 50ms, max_interval: 200ms}}{options}}}
 service: {{pipelines: {{{}}}}}
@@ -48,11 +49,12 @@ fn numbers_of(signal: Signal, messages: &[StreamMessage]) -> Vec<u64> {
 fn each_request_is_a_message_in_the_subject_of_its_signal() {
     let server = NatsServer::start();
     stream::create(&server);
-    let (gateway, port) = writer(&server, ", headers: {site: a}");
+    let options = ", headers: {site: a}, include_metadata_keys: [x-tenant, x-absent]";
+    let (gateway, port) = writer(&server, options);
     let subjects = ["otlp.metrics", "otlp.traces", "otlp.logs"];
     for ((signal, ..), subject) in SIGNALS.into_iter().zip(subjects) {
         let whole = body(signal, 0..100);
-        send(port, signal, &whole);
+        send_with(port, signal, &[("x-tenant", "red"), ("x-user", "ada")], &whole);
         wait_until(SOON, "its own metric counts them", || {
             sent(&gateway, signal) == 100.0
         });
@@ -60,8 +62,10 @@ fn each_request_is_a_message_in_the_subject_of_its_signal() {
         let message = messages.last().expect("a message");
         assert_eq!(message.payload, whole, "the bytes stay");
         assert_eq!(message.subject.as_str(), subject);
-        assert_eq!(message.headers.get("site").map(HeaderValue::as_str), Some("a"));
-        assert!(message.headers.get("Nats-Msg-Id").is_some());
+        let header = |name: &str| message.headers.get(name).map(HeaderValue::as_str);
+        assert_eq!((header("site"), header("x-tenant")), (Some("a"), Some("red")));
+        assert_eq!(header("x-user"), None, "the exporter does not include it");
+        assert!(header("Nats-Msg-Id").is_some());
     }
     gateway.stop();
 }

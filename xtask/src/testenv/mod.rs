@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 //! The programs and packages that the whole-gateway tests need beyond cargo. `cargo xtask setup` installs them under
-//! `target/testenv/`. It changes nothing on the system, except that [`kafka`] installs Java and Maven if they are missing.
+//! `target/testenv/`, and builds Helm in the user's cache. It changes nothing on the system, except that [`kafka`] installs Java
+//! and Maven if they are missing.
 //!
 //! Each part is a directory of its own with a stamp that says what it was made from. A part is
 //! made beside its place and then renamed, under a lock, so a run that dies or overlaps another
@@ -11,7 +12,7 @@ mod parts;
 mod sources;
 
 use crate::progress::LongTask;
-use crate::{Outcome, kafka, process};
+use crate::{Outcome, deploy, kafka, process};
 use parts::{COLLECTOR, PARTS, Part};
 use std::fs::{self, File, TryLockError};
 use std::path::{Path, PathBuf};
@@ -47,7 +48,7 @@ pub(crate) fn setup(_arguments: &[String]) -> Outcome {
     let counted = ready.clone();
     let _progress = LongTask::new("setup").begin(move || {
         let ready = counted.load(Ordering::Relaxed);
-        format!("{ready} of {} parts are ready", PARTS.len() + 1)
+        format!("{ready} of {} parts are ready", PARTS.len() + 2)
     });
     let count = |outcome: Outcome| {
         ready.fetch_add(1, Ordering::Relaxed);
@@ -59,9 +60,10 @@ pub(crate) fn setup(_arguments: &[String]) -> Outcome {
             .map(|part| scope.spawn(|| count(part.ensure(&root))))
             .collect();
         let kafka = scope.spawn(|| count(kafka::setup()));
+        let helm = scope.spawn(|| count(deploy::setup()));
         let failures: Vec<String> = installs
             .into_iter()
-            .chain([kafka])
+            .chain([kafka, helm])
             .filter_map(|install| install.join().expect("an install doesn't panic").err())
             .collect();
         if failures.is_empty() {
