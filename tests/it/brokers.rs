@@ -8,39 +8,7 @@ use std::os::unix::net::UnixDatagram;
 
 use rustix::process::Signal;
 
-use super::kit::kafka_broker::KafkaBroker;
-use super::kit::nats_server::NatsServer;
-use super::kit::{Gateway, QueryApi, SOON, free_port, http, wait_for, wait_until};
-
-/// The store of a cluster.
-enum Broker {
-    Nats(NatsServer),
-    Kafka(KafkaBroker),
-}
-
-impl Broker {
-    /// The engine of the extension `cluster`.
-    fn engine(&self) -> String {
-        match self {
-            Self::Nats(server) => format!("{{nats: {{servers: [\"{}\"]}}}}", server.url()),
-            Self::Kafka(broker) => format!("{{kafka: {{brokers: [\"{}\"]}}}}", broker.address()),
-        }
-    }
-
-    fn kill(&mut self) {
-        match self {
-            Self::Nats(server) => server.kill(),
-            Self::Kafka(broker) => broker.kill(),
-        }
-    }
-
-    fn restart(&mut self) {
-        match self {
-            Self::Nats(server) => server.restart(),
-            Self::Kafka(broker) => broker.restart(),
-        }
-    }
-}
+use super::kit::{Broker, Gateway, QueryApi, SOON, free_port, http, wait_for, wait_until};
 
 /// A gateway that counts `hits` and publishes its totals.
 struct Producer {
@@ -166,12 +134,12 @@ service:
 
 #[test]
 fn totals_on_nats_are_exact_after_kills_of_each_part() {
-    totals_are_exact_after_kills_of_each_part(Broker::Nats(NatsServer::start()));
+    totals_are_exact_after_kills_of_each_part(Broker::nats());
 }
 
 #[test]
 fn totals_on_kafka_are_exact_after_kills_of_each_part() {
-    totals_are_exact_after_kills_of_each_part(Broker::Kafka(KafkaBroker::start()));
+    totals_are_exact_after_kills_of_each_part(Broker::kafka());
 }
 
 fn totals_are_exact_after_kills_of_each_part(mut broker: Broker) {
@@ -231,12 +199,12 @@ fn totals_are_exact_after_kills_of_each_part(mut broker: Broker) {
 
 #[test]
 fn no_counter_falls_for_a_reader_that_changes_its_replica_on_nats() {
-    no_counter_falls_for_a_reader_that_changes_its_replica(Broker::Nats(NatsServer::start()));
+    no_counter_falls_for_a_reader_that_changes_its_replica(Broker::nats());
 }
 
 #[test]
 fn no_counter_falls_for_a_reader_that_changes_its_replica_on_kafka() {
-    no_counter_falls_for_a_reader_that_changes_its_replica(Broker::Kafka(KafkaBroker::start()));
+    no_counter_falls_for_a_reader_that_changes_its_replica(Broker::kafka());
 }
 
 /// One replica is behind the other for less than `max_lag`, so it may answer. Each answer must have what the other one has

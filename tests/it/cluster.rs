@@ -2,6 +2,7 @@
 
 //! Producers and replicas. The answers of replicas are compared with the counters of both ends.
 
+mod deltas;
 mod history;
 mod leaders;
 mod limits;
@@ -141,7 +142,12 @@ service:
     gateway.stop();
 }
 
-/// A replica without a broker. `name` orders it among its peers.
+/// The engine of a gateway of a cluster without a broker. `more`: further options.
+fn direct_engine([one, other]: [u16; 2], more: &str) -> String {
+    format!("{{direct: {{replicas: [\"127.0.0.1:{one}\", \"127.0.0.1:{other}\"], token: secret{more}}}}}")
+}
+
+/// A replica. Without a broker, `name` orders it among its peers.
 struct Replica {
     name: &'static str,
     page: u16,
@@ -165,21 +171,23 @@ fn replicas() -> [Replica; 2] {
 
 impl Replica {
     fn start(&self, own: u16) -> Gateway {
-        self.start_with(own, "temporality: cumulative")
+        self.start_with(&self.engine(own), "temporality: cumulative")
+    }
+
+    /// Its engine without a broker.
+    fn engine(&self, own: u16) -> String {
+        let serve = format!(
+            ", serve: {{endpoint: \"127.0.0.1:{own}\", name: {}, sync_timeout: 1s}}",
+            self.name
+        );
+        direct_engine(self.peers, &serve)
     }
 
     /// `options`: more of the exporter to [`Self::sink`].
-    fn start_with(&self, own: u16, options: &str) -> Gateway {
-        let [one, other] = self.peers;
+    fn start_with(&self, engine: &str, options: &str) -> Gateway {
         Gateway::start(&format!(
             "extensions:
-  cluster:
-    name: test
-    engine:
-      direct:
-        replicas: [\"127.0.0.1:{one}\", \"127.0.0.1:{other}\"]
-        token: secret
-        serve: {{endpoint: \"127.0.0.1:{own}\", name: {}, sync_timeout: 1s}}
+  cluster: {{name: test, engine: {engine}}}
   admin: {{endpoint: \"127.0.0.1:{}\"}}
 receivers:
   partials: {{cluster: cluster, interval: 1s}}
@@ -191,7 +199,6 @@ service:
   pipelines:
     metrics: {{receivers: [partials], exporters: [prometheus, otlphttp]}}
 ",
-            self.name,
             self.api.port(),
             self.page,
             self.sink.endpoint()
@@ -205,20 +212,23 @@ service:
     }
 }
 
-/// A gateway that sends its totals to replicas without a broker.
+/// A gateway that sends its totals to replicas.
 struct Producer {
     gateway: Gateway,
     sockets: TempDir,
 }
 
 impl Producer {
-    fn start([one, other]: [u16; 2]) -> Self {
+    /// It sends to replicas without a broker.
+    fn start(peers: [u16; 2]) -> Self {
+        Self::start_with(&direct_engine(peers, ""))
+    }
+
+    fn start_with(engine: &str) -> Self {
         let sockets = tempfile::tempdir().expect("a folder");
         let gateway = Gateway::start(&format!(
             "extensions:
-  cluster:
-    name: test
-    engine: {{direct: {{replicas: [\"127.0.0.1:{one}\", \"127.0.0.1:{other}\"], token: secret}}}}
+  cluster: {{name: test, engine: {engine}}}
 receivers:
   uds: {{datagram: {{path: \"{}/statsd.sock\"}}}}
 processors:

@@ -10,6 +10,7 @@
 pub(crate) mod alertmanager;
 pub(crate) mod any_metrics;
 pub(crate) mod authority;
+pub(crate) mod broker;
 pub(crate) mod cases;
 pub(crate) mod command;
 pub(crate) mod exporters;
@@ -42,6 +43,7 @@ pub(crate) mod victoria_metrics;
 
 pub(crate) use alertmanager::Alertmanager;
 pub(crate) use authority::Authority;
+pub(crate) use broker::Broker;
 pub(crate) use exporters::Exporter;
 pub(crate) use gateway::Gateway;
 pub(crate) use go_sink::GoSink;

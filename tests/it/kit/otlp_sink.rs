@@ -118,6 +118,11 @@ impl OtlpSink {
         self.shared.lock().troubles.extend(troubles);
     }
 
+    /// Takes all further requests.
+    pub(crate) fn end_troubles(&self) {
+        self.shared.lock().troubles.clear();
+    }
+
     /// The metrics requests taken so far.
     pub(crate) fn metrics(&self) -> Vec<metrics::ExportMetricsServiceRequest> {
         self.shared.lock().metrics.clone()

@@ -43,8 +43,11 @@ pub(super) struct DeltaClaims {
     /// The name of this replica, which no other process has.
     name: Bytes,
     is_wanted: bool,
-    /// The call on its way, and whether the claim before is of another replica.
-    asked: Option<(CallId, bool)>,
+    /// The call on its way.
+    asked: Option<CallId>,
+    /// Whether this replica has asked to follow a claim of another one, and has won none since. A call without an answer may have
+    /// taken effect.
+    takes_over: bool,
     result: Option<DeltaClaim>,
     /// The sequence of the newest claim that this replica knows the consequences of.
     seen: u64,
@@ -58,6 +61,7 @@ impl DeltaClaims {
             name: name.into(),
             is_wanted: false,
             asked: None,
+            takes_over: false,
             result: None,
             seen: 0,
             stats: DeltaStats::default(),
@@ -103,9 +107,10 @@ impl DeltaClaims {
             (self.is_wanted, self.result) = (false, Some(DeltaClaim::Lost));
             return None;
         }
-        let (expected, is_handover) = (record.sequence(), record.is_of_another(&self.name));
+        let expected = record.sequence();
+        self.takes_over |= record.is_of_another(&self.name);
         let id = ids.advance();
-        self.asked = Some((id, is_handover));
+        self.asked = Some(id);
         let message = StoreMessage {
             subject: self.subject.clone(),
             headers: Vec::new(),
@@ -122,12 +127,12 @@ impl DeltaClaims {
         reader: &mut PageReader,
         now: UnixNanos,
     ) -> bool {
-        let Some((_, is_handover)) = self.asked.take_if(|(asked, _)| *asked == id) else {
+        if self.asked.take_if(|asked| *asked == id).is_none() {
             return false;
-        };
+        }
         let result = match result {
             Ok(StoreReply::Stored(sequence)) => {
-                self.stats.handovers += u64::from(is_handover);
+                self.stats.handovers += u64::from(std::mem::take(&mut self.takes_over));
                 self.stats.won += 1;
                 reader.deltas().set(*sequence, &self.name);
                 self.seen = *sequence;

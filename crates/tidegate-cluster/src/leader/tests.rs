@@ -411,6 +411,24 @@ fn a_replica_that_another_election_chose_claims_deltas() {
 }
 
 #[test]
+fn a_handover_counts_once_if_the_answer_to_its_claim_is_late() {
+    let mut cluster = Cluster::new(2);
+    cluster.run_for(5);
+    assert_eq!(claim(&mut cluster, 0), Some(DeltaClaim::Won));
+    assert!(follows(&mut cluster, 1));
+    cluster.replicas[1].1.claim_deltas(true);
+    // The store takes the claim. The next one begins before the answer comes.
+    cluster.run_for(1);
+    cluster.replicas[1].1.claim_deltas(true);
+    cluster.run_for(4);
+    assert_eq!(cluster.replicas[1].1.delta_claim(), Some(DeltaClaim::Won));
+    cluster.replicas[1].1.claim_deltas(true);
+    cluster.run_for(4);
+    let stats = cluster.replicas[1].1.delta_stats();
+    assert_eq!((stats.won, stats.failed, stats.handovers), (2, 1, 1));
+}
+
+#[test]
 fn a_leader_follows_a_claim_that_it_has_not_seen_before_its_own() {
     let mut cluster = Cluster::new(1);
     cluster.run_for(5);
