@@ -7,14 +7,9 @@ use super::kit::{Gateway, Ledgers, Prometheus, QueryApi, Release, free_port, htt
 use serde_json::{Value, json};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// Two sums of deltas, one of which may fall, a second after the one before.
-fn request(second: u64, falling: i64) -> Value {
-    let now = SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .expect("after 1970")
-        .as_secs()
-        - 10;
-    let (start, time) = (now + second, now + second + 1);
+/// Two sums of deltas of a second, one of which may fall.
+fn request(start: u64, falling: i64) -> Value {
+    let time = start + 1;
     let sum = |name: &str, monotonic: bool, value: i64| {
         json!({"name": name, "sum": {
             "isMonotonic": monotonic, "aggregationTemporality": 1,
@@ -52,8 +47,11 @@ service:
 ",
         store.port()
     ));
-    for (second, falling) in [(0, 5), (1, -2)] {
-        let body = request(second, falling).to_string();
+    let now = SystemTime::now().duration_since(UNIX_EPOCH);
+    let begin = now.expect("after 1970").as_secs() - 10;
+    // Each begins when the one before has ended.
+    for (start, falling) in [(begin, 5), (begin + 1, -2)] {
+        let body = request(start, falling).to_string();
         let answer = http::post(otlp, "/v1/metrics", "application/json", body.as_bytes());
         let answer = answer.expect("the gateway answers");
         assert_eq!(answer.status, 200, "{}", answer.text());

@@ -190,6 +190,10 @@ impl Api {
                     return pages::busy(&why);
                 }
                 let page = composites::page(&request, &self.shared, &self.queues, &self.stopping).await;
+                // A request may have waited for a change, and the values have become too old.
+                if let Some(why) = self.shared.health.unready() {
+                    return pages::busy(&why);
+                }
                 page.unwrap_or_else(nothing)
             }
             feeds::PATH => self.stream(&request),
@@ -259,7 +263,14 @@ impl Api {
                 }
             }
         };
-        match tokio::time::timeout_at(deadline.into(), computed).await {
+        let computed = tokio::time::timeout_at(deadline.into(), computed).await;
+        // A query may have waited for its turn, and the values have become too old.
+        if route.reads_data()
+            && let Some(why) = self.shared.health.unready()
+        {
+            return pages::busy(&why);
+        }
+        match computed {
             Ok(Ok(page)) => page.unwrap_or_else(|failure| self.refusal(&failure)),
             Ok(Err(why @ NotComputed::Bug)) => {
                 tracing::error!("a query panicked (a bug)");

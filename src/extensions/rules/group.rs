@@ -276,8 +276,14 @@ impl GroupRun {
             // Tables that are not complete yet would let alerts resolve.
             if self.engine.shared.health.is_ready() {
                 let group = self.clone();
+                let evaluate = move || {
+                    // It may have waited long for its turn.
+                    if group.engine.shared.health.is_ready() {
+                        group.evaluate(due);
+                    }
+                };
                 // A panic is in the log. The next evaluation goes on.
-                EVALUATIONS.in_background(move || group.evaluate(due)).await;
+                EVALUATIONS.in_background(evaluate).await;
             }
             let (next, missed) = next_slot(due, interval, unix_now());
             self.metrics.missed.increment(missed);

@@ -109,12 +109,14 @@ async fn rings_of_every_version_are_drained_as_they_come() {
 async fn refused_events_stay_in_the_ring_until_they_are_accepted() {
     let directory = tempfile::tempdir().unwrap();
     let sink = Sink::new();
-    sink.refuse(3);
+    // On a busy machine, much time may pass before the ring is looked at.
+    sink.refuse(usize::MAX);
     let mut writer = Writer::create(directory.path().join("a"), Layout::V4, 8).unwrap();
     writer.push_all(&[event(TX_BYTES, 1), event(TX_BYTES, 2)]);
     let receiver = start(directory.path(), "", &sink).await;
-    eventually("it was refused", || sink.refusals_left() < 3);
+    eventually("it was refused", || sink.refusals_left() < usize::MAX);
     assert_eq!(writer.unread(), 2, "a refused event left the ring");
+    sink.refuse(0);
     eventually("it is accepted", || sink.items() == 2);
     stop(receiver).await;
     assert_eq!(writer.unread(), 0);

@@ -90,6 +90,8 @@ struct Partials {
     table: Arc<Table>,
     composites: Vec<Arc<Watched>>,
     tasks: Mutex<Vec<JoinHandle<()>>>,
+    /// Tells the replica that the receiver has stopped.
+    has_stopped: Mutex<Option<Arc<Mutex<bool>>>>,
 }
 
 impl Partials {
@@ -122,6 +124,7 @@ impl Partials {
             entry,
             table,
             tasks: Mutex::default(),
+            has_stopped: Mutex::default(),
         })
     }
 
@@ -151,6 +154,7 @@ impl Lifecycle for Partials {
             self.table.clone(),
         )?;
         let claims = replica.claims().clone();
+        *self.has_stopped.lock() = Some(replica.has_stopped().clone());
         let nodes = self.config.expect_from.clone().map(|options| {
             let limit = self.config.max_producers;
             NodeFollower::new(options, limit, self.base.clone(), self.cluster.clone())
@@ -208,6 +212,11 @@ impl Lifecycle for Partials {
             task.abort();
             // It has ended, or it panicked before.
             let _ = task.await;
+        }
+        // A step may go on in the background. From now on, it tells nobody of the replica.
+        let has_stopped = self.has_stopped.lock().take();
+        if let Some(has_stopped) = has_stopped {
+            *has_stopped.lock() = true;
         }
         self.cluster.note_leading(false);
         self.cluster.set_turn(DeltaTurn::Hold);

@@ -76,6 +76,8 @@ pub(super) struct Replica {
     confirmed: watch::Sender<u64>,
     /// The time of the store that the shown series have: everything until then is in them.
     shown_as_of: UnixNanos,
+    /// Whether the receiver has stopped. It is locked while a step tells others of the replica.
+    has_stopped: Arc<Mutex<bool>>,
 }
 
 impl Replica {
@@ -117,6 +119,7 @@ impl Replica {
             last_show: (0, Duration::ZERO, 0),
             confirmed: watch::Sender::new(0),
             shown_as_of: 0,
+            has_stopped: Arc::default(),
         })
     }
 
@@ -195,6 +198,12 @@ impl Replica {
             self.note_shown();
         }
         let leads = self.is_leader(now);
+        let has_stopped = self.has_stopped.clone();
+        let has_stopped = has_stopped.lock();
+        if *has_stopped {
+            // What the receiver said when it stopped stays.
+            return;
+        }
         self.cluster.note_leading(is_ready && leads);
         self.log_readiness(&status);
         if is_sweep_due || self.reported != Some(status.state) {
@@ -246,7 +255,6 @@ impl Replica {
     fn hold(&self, status: &ReplicaStatus, now: UnixNanos, at: Instant) {
         let (health, path) = (&self.base.shared.health, &self.base.path);
         if health.phase() == Phase::Stopping {
-            // This step may end after the stop of the receiver.
             return health.hold(path, Some(STOPPING));
         }
         let lag = Duration::from_nanos(now.saturating_sub(self.shown_as_of));
@@ -310,6 +318,11 @@ impl Replica {
     /// Changes to the last question to the store whose answer is shown.
     pub(super) fn confirmed(&self) -> watch::Receiver<u64> {
         self.confirmed.subscribe()
+    }
+
+    /// Whether the receiver has stopped. A step may end after that: then it tells nobody of the replica.
+    pub(super) fn has_stopped(&self) -> &Arc<Mutex<bool>> {
+        &self.has_stopped
     }
 
     /// The claims of deltas.

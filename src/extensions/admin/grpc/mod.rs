@@ -121,10 +121,11 @@ async fn call(caller: Caller, request: Request<Full<Bytes>>) -> Answer {
 
 /// Answers a call that reads values, as soon as they may be read.
 async fn read(caller: Caller, request: Request<Full<Bytes>>) -> Answer {
-    if let Some(why) = caller.api.shared().health.refusal().await {
+    let api = caller.api.clone();
+    if let Some(why) = api.shared().health.refusal().await {
         return grpc_error(Status::unavailable(why));
     }
-    match request.uri().path() {
+    let answer = match request.uri().path() {
         "/tidegate.v1.Query/Get" => unary(caller, request, query::get).await,
         "/tidegate.v1.Query/List" => unary(caller, request, query::list).await,
         "/tidegate.v1.Query/Watch" => stream(caller, request, query::watch).await,
@@ -134,6 +135,11 @@ async fn read(caller: Caller, request: Request<Full<Bytes>>) -> Answer {
         }
         "/externalscaler.ExternalScaler/GetMetrics" => unary(caller, request, keda::metrics).await,
         path => grpc_error(Status::unimplemented(format!("there is no {path}"))),
+    };
+    // The values may have become too old while the answer was made.
+    match api.shared().health.unready() {
+        Some(why) => grpc_error(Status::unavailable(why)),
+        None => answer,
     }
 }
 

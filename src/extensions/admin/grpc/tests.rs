@@ -238,6 +238,28 @@ async fn the_wait_for_the_store_ends_at_the_deadline_of_the_client() {
 }
 
 #[tokio::test]
+async fn an_answer_is_refused_if_the_replica_becomes_unready_meanwhile() {
+    let mut gateway = Gateway::start().await;
+    let shared = gateway.admin.base.shared.clone();
+    let computed = Computed::new("derived");
+    shared.composites.add(computed.watched.clone());
+    // The answer waits for the expression.
+    computed.becomes_due();
+    computed.latch.close();
+    let list = "/tidegate.v1.Query/List";
+    let call = gateway.call::<_, messages::ListResponse>(list, messages::ListRequest {});
+    let becomes_unready = async {
+        until(|| computed.latch.entered() == 1).await;
+        shared.health.hold("receivers::partials", Some("stale"));
+        computed.latch.open();
+    };
+    let (answer, ()) = tokio::join!(call, becomes_unready);
+    let status = answer.unwrap_err();
+    assert_eq!(status.code(), Code::Unavailable, "{status}");
+    assert!(status.message().contains("stale"), "{status}");
+}
+
+#[tokio::test]
 async fn an_answer_without_room_is_refused_and_others_are_given() {
     let mut gateway = Gateway::with("query: {max_answer_bytes: 200}").await;
     for model in ["m", "n", "o"] {

@@ -6,6 +6,7 @@ use tidegate_promql::QueryError;
 use tokio::time::timeout;
 
 use super::*;
+use crate::component::testing::is_pending;
 
 const SOON: Duration = Duration::from_secs(30);
 
@@ -17,23 +18,27 @@ fn queues() -> QueryQueues {
 async fn abandoned_work_ends_and_keeps_its_place_until_then() {
     let queues = queues();
     let (ended, mut ends) = tokio::sync::mpsc::channel(HEAVY);
+    let (release, released) = std::sync::mpsc::sync_channel::<()>(1);
+    let released = Arc::new(Mutex::new(released));
     for _ in 0..HEAVY {
         let patience = Patience::default();
-        let (watched, ended) = (patience.clone(), ended.clone());
+        let (watched, ended, released) = (patience.clone(), ended.clone(), released.clone());
         let work = move || {
             let begun = Instant::now();
             while watched.check().is_ok() && begun.elapsed() < SOON {
                 std::thread::sleep(Duration::from_millis(1));
             }
-            // The next query must wait for this.
-            std::thread::sleep(Duration::from_secs(2));
+            // The next query must wait for this. It fails when the sender is dropped.
+            let _ = released.lock().recv();
             ended.try_send(watched.check().unwrap_err()).unwrap();
         };
         let computed = queues.compute(QueryKind::Heavy, None, patience, work);
         assert!(timeout(Duration::from_millis(20), computed).await.is_err());
     }
     assert!(ends.try_recv().is_err(), "it still works");
-    let next = queues.compute(QueryKind::Heavy, None, Patience::default(), || ());
+    let mut next = Box::pin(queues.compute(QueryKind::Heavy, None, Patience::default(), || ()));
+    assert!(is_pending(&mut next).await, "no place is free");
+    drop(release);
     timeout(SOON, next).await.expect("a place").unwrap();
     assert_eq!(ends.recv().await, Some(QueryError::Canceled));
 }

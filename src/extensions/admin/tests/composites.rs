@@ -227,6 +227,26 @@ async fn a_long_poll_ends_when_a_reload_replaces_its_composite() {
 }
 
 #[tokio::test]
+async fn a_long_poll_is_refused_if_the_replica_becomes_unready_meanwhile() {
+    let (admin, mut bench) = with_queue("", Vec::new()).await;
+    bench.observe("m", 4.0);
+    let (_, first) = get(&admin, "/api/v1/composites/queue_depth").await;
+    assert_eq!(first[0]["value"], 4.0);
+    let seq = bench.watched.seq();
+    let path = format!("/api/v1/composites/queue_depth?wait=60s&seq={seq}");
+    let endpoint = admin.server.local();
+    let waiting = tokio::spawn(async move { fetch(&endpoint, "GET", &path).await });
+    until(|| bench.is_followed()).await;
+    let health = &admin.base.shared.health;
+    health.hold("receivers::partials", Some("stale"));
+    bench.observe("m", 5.0);
+    let answered = tokio::time::timeout(PATIENCE, waiting).await;
+    let (status, body) = answered.expect("an answer before the end of the wait").unwrap();
+    assert!(status == 503 && body.contains("stale"), "{status}: {body}");
+    admin.stop(Instant::now() + PATIENCE).await;
+}
+
+#[tokio::test]
 async fn a_stream_of_events_tells_changes_and_crossings() {
     let (admin, mut bench) = with_queue("", vec![threshold(10.0, 8.0)]).await;
     bench.observe("m", 4.0);

@@ -120,6 +120,21 @@ fn a_read_is_current_as_of_the_time_when_the_store_said_it() {
     assert!(lag_of(Duration::ZERO) < MINUTE);
 }
 
+#[test]
+fn a_step_that_ends_after_the_stop_tells_nobody_of_the_replica() {
+    let (mut replica, _) = reading();
+    let (shared, path) = (replica.base.shared.clone(), replica.base.path.clone());
+    assert!(shared.health.unready().is_some(), "it says so before the stop");
+    // As the receiver does.
+    *replica.has_stopped().lock() = true;
+    shared.health.hold(&path, None);
+    replica.cluster.report(&path, None);
+    replica.reported = None;
+    replica.step(ReplicaInput::Tick);
+    assert_eq!(shared.health.unready(), None);
+    assert_eq!(replica.cluster.status()["components"], serde_json::json!({}));
+}
+
 /// Each tick may find newer messages, and that it is too early for another show.
 #[test]
 fn values_that_are_shown_for_a_question_keep_readers_coming() {

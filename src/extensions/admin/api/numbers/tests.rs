@@ -5,6 +5,7 @@ use http_body_util::BodyExt;
 use tidegate_engine::{Data, Limits, Rule, Table, Temporality, Value};
 
 use crate::component::Shared;
+use crate::component::testing::is_pending;
 use crate::extensions::admin::QueryConfig;
 use crate::extensions::admin::tests::point;
 use crate::net::pages::Request;
@@ -175,6 +176,22 @@ async fn the_time_of_a_query_runs_while_it_waits_for_its_turn() {
     let _others = api.queues.occupy(QueryKind::Heavy).await;
     let late = status(&api, &[("query", "max_over_time(m[1m:1s])"), ("timeout", "50ms")]).await;
     assert_eq!(late, http::StatusCode::SERVICE_UNAVAILABLE);
+}
+
+#[tokio::test]
+async fn a_query_is_refused_if_the_replica_becomes_unready_meanwhile() {
+    let api = api();
+    let others = api.queues.occupy(QueryKind::Light).await;
+    let mut answer = Box::pin(api.clone().answer(request(&[("query", "1")])));
+    assert!(is_pending(&mut answer).await, "it waits for its turn");
+    let (health, replica) = (&api.shared().health, "receivers::partials");
+    health.hold(replica, Some("stale"));
+    drop(others);
+    let answer = tokio::time::timeout(PATIENCE, answer).await;
+    let status = answer.expect("an answer").status();
+    assert_eq!(status, http::StatusCode::SERVICE_UNAVAILABLE);
+    health.hold(replica, None);
+    assert_eq!(self::status(&api, &[("query", "1")]).await, http::StatusCode::OK);
 }
 
 #[tokio::test]
