@@ -169,7 +169,7 @@ fn the_gateway_reads_what_the_collector_writes() {
         for (signal, ..) in SIGNALS {
             let site = pair("kafka.header.site", Value::StringValue("a".to_owned()));
             for attributes in attributes_of_resources(&sink, signal) {
-                assert_eq!(attributes, [site.clone()], "{encoding}");
+                assert_eq!(attributes, std::slice::from_ref(&site), "{encoding}");
             }
             wait_until(SOON, "the receiver counts them", || {
                 accepted(&gateway, signal) == ITEMS as f64

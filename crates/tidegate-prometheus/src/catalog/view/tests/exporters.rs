@@ -98,7 +98,7 @@ fn composite() -> (Arc<Table>, Arc<Watched>) {
 }
 
 #[test]
-fn a_pass_of_the_sampler_uses_the_names_of_an_exporter_that_starts_meanwhile() {
+fn a_pass_uses_the_names_of_an_exporter_that_starts_meanwhile() {
     let (view, shared) = view();
     let live = unlisted("test");
     let mut bench = Bench::new("depth", Vec::new());
