@@ -7,6 +7,7 @@
 
 mod archive;
 mod deb;
+mod documents;
 mod gateway;
 mod rpm;
 mod sdk;
