@@ -103,5 +103,12 @@ def test_files_and_images_have_an_sbom_and_provenance() -> None:
             subject |= {"push-to-registry": True}
             assert provenance == subject and sbom == subject | {"sbom-path": listed["output-file"]}
         else:
-            assert provenance["subject-path"] == "release/*" and sbom["subject-path"] == "release/*.tar.gz"
+            assert provenance["subject-path"] == sbom["subject-path"] == "release/*"
     assert "sha256sum" in script("publish") and "SHA256SUMS" in script("publish")
+
+
+def test_an_sbom_has_the_crates_of_the_programs_and_no_others() -> None:
+    (image,), (files,) = uses("image", "anchore/sbom-action"), uses("publish", "anchore/sbom-action")
+    # A directory with packages of Debian, and one with the lock file alone. Other lock files are of measurements and tests.
+    assert image["path"] == "rootfs" and "cp Cargo.lock rootfs/" in script("image")
+    assert files["path"] == "source" and "mkdir source\ncp Cargo.lock source/\n" in script("publish")
