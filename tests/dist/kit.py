@@ -22,6 +22,9 @@ ROOT = Path(__file__).parents[2]
 SYSTEMD = ROOT / "deploy/systemd"
 (VERSION,) = re.findall(r'^version = "(.+)"', (ROOT / "Cargo.toml").read_text(), re.MULTILINE)
 
+# Without the heading, and without addresses of the web.
+LINK = re.compile(r"\]\(([^)#:\s]+)(?:#[^)\s]*)?\)")
+
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root may install packages in a root directory")
 
 
@@ -53,6 +56,25 @@ def blocks(document: str, language: str, heading: str = "") -> list[str]:
     text = (ROOT / document).read_text()
     section = re.split(r"(?m)^##+ ", text.split(f"\n{heading}\n", 1)[1])[0] if heading else text
     return re.findall(rf"(?ms)^```{language}\n(.*?)^```$", section)
+
+
+def links(document: Path) -> list[str]:
+    """The files that a document links to, as it writes them. Code has no links."""
+    text = re.sub(r"(?ms)^ *```.*?^ *```", "", document.read_text())
+    found = [(line, link) for line in text.splitlines() for link in LINK.finditer(line)]
+    return [link[1] for line, link in found if line[: link.start()].count("`") % 2 == 0]
+
+
+def broken_links(folder: Path) -> list[str]:
+    """The links of all documents of a folder that lead to none of its files."""
+    documents = sorted(folder.rglob("*.md"))
+    named = [(document, link) for document in documents for link in links(document)]
+    assert named, f"no links in {folder}"
+
+    def leads_inside(file: Path) -> bool:
+        return file.exists() and file.resolve().is_relative_to(folder.resolve())
+
+    return [f"{document.relative_to(folder)}: {link}" for document, link in named if not leads_inside(document.parent / link)]
 
 
 def newest_glibc(path: Path) -> tuple[int, ...]:

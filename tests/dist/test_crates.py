@@ -79,6 +79,13 @@ def test_a_published_crate_says_what_an_index_shows(name: str) -> None:
 
 
 @each_crate
+def test_a_published_crate_has_the_text_of_its_licence(name: str) -> None:
+    # Without a list of its files, a package has all that Git knows. Cargo replaces a link by the file.
+    assert "include" not in PUBLISHED[name]["package"] and "exclude" not in PUBLISHED[name]["package"]
+    assert (kit.ROOT / "crates" / name / "LICENSE").read_bytes() == (kit.ROOT / "LICENSE").read_bytes()
+
+
+@each_crate
 def test_its_dependencies_can_be_found_outside_of_the_repository(name: str) -> None:
     for other, dependency in dependencies(PUBLISHED[name], "dependencies").items():
         assert other in PUBLISHED and dependency.get("version") == kit.VERSION, other

@@ -153,3 +153,8 @@ def test_it_has_the_manual_the_completions_and_the_documents(tmp_path: Path) -> 
     (document,) = re.findall(r"file://(\S+)", (tmp_path / UNIT).read_text())
     assert (tmp_path / document.removeprefix("/")).is_file()
     assert (share / "doc/tidegate/THIRD-PARTY-NOTICES.txt").is_file() and (share / "doc/tidegate/copyright").is_file()
+
+
+def test_the_documents_link_only_to_files_of_the_package(tmp_path: Path) -> None:
+    kit.output("dpkg-deb", "--extract", kit.package("*.deb"), tmp_path)
+    assert kit.broken_links(tmp_path / "usr/share/doc/tidegate") == []

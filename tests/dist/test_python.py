@@ -14,6 +14,9 @@ import maturin
 PIP = (sys.executable, "-m", "pip")
 OFFLINE = ("--quiet", "--no-index", "--no-deps", "--disable-pip-version-check")
 
+# As `pyproject.toml` names them.
+LICENCES = ["LICENSE", "THIRD-PARTY-NOTICES.txt"]
+
 
 def installed(to: Path, wheel: Path | None = None) -> Path:
     files = wheel or kit.package("*.whl")
@@ -44,6 +47,23 @@ def test_the_metadata_says_what_an_index_shows(tmp_path: Path) -> None:
     assert (fields["Name"], fields["Version"], fields["Requires-Python"]) == ("tidegate", kit.VERSION, ">=3.10")
     assert fields["License-Expression"] == "Apache-2.0" and fields["Summary"] and fields["Keywords"]
     assert fields["Description-Content-Type"].startswith("text/markdown")
+
+
+def assert_licences(site: Path) -> None:
+    """What a package in a directory says of its licences, with their texts."""
+    (info,) = site.glob("tidegate-*.dist-info")
+    texts = {path: file.read_bytes() for path, file in kit.files(info / "licenses").items()}
+    # The packages of the tests have the licence in both files.
+    assert texts == dict.fromkeys(LICENCES, (kit.ROOT / "LICENSE").read_bytes())
+    assert re.findall(r"^License-File: (.+)$", (info / "METADATA").read_text(), re.MULTILINE) == LICENCES
+
+
+def test_the_wheel_and_its_source_have_the_licences(tmp_path: Path) -> None:
+    assert_licences(installed(tmp_path / "site"))
+    source = kit.unpack(f"tidegate-{kit.VERSION}.tar.gz", tmp_path / "source")
+    assert all((source / name).is_file() for name in LICENCES)
+    # The release leaves nothing in the checkout.
+    assert not (kit.ROOT / "python" / LICENCES[1]).exists()
 
 
 def test_the_wheel_is_for_all_versions_of_python() -> None:
@@ -80,4 +100,6 @@ def test_pip_builds_a_wheel_from_the_source(tmp_path: Path) -> None:
     # A system that pip builds on is the one that it installs on.
     assert re.fullmatch(r"tidegate-.+-cp310-abi3-(many)?linux[\w.]*\.whl", wheel.name)
     first, *_ = kit.blocks("docs/python.md", "python", "## The SDK")
-    assert shown(installed(tmp_path / "site", wheel), first) == "1\n"
+    site = installed(tmp_path / "site", wheel)
+    assert shown(site, first) == "1\n"
+    assert_licences(site)

@@ -46,7 +46,8 @@ def test_each_job_has_a_limit_of_time_and_few_rights() -> None:
     workflow = yaml.safe_load(RELEASE.read_text())
     assert workflow["permissions"] == {"contents": "read"}
     for name, job in workflow["jobs"].items():
-        assert job["timeout-minutes"] <= 180, name
+        # A workflow that is called limits its own jobs.
+        assert "uses" in job or job["timeout-minutes"] <= 180, name
         rights = job.get("permissions", {})
         assert rights.get("contents") != "write" or name == "publish", name
 
@@ -77,6 +78,37 @@ def test_files_are_for_both_processors_and_built_twice_for_one() -> None:
     assert "artifacts/packages-x86_64/* artifacts/packages-aarch64/*" in script("publish")
 
 
+def needed(job: str) -> set[str]:
+    """The jobs that must succeed before a job begins."""
+    needs = jobs()[job].get("needs", [])
+    direct = {needs} if isinstance(needs, str) else set(needs)
+    return direct.union(*(needed(other) for other in direct))
+
+
+def test_nothing_is_built_before_the_checks_of_a_change_have_passed() -> None:
+    ours = "./.github/workflows/ci.yml"
+    assert jobs()["tests"]["uses"] == ours
+    called = (kit.ROOT / ours).read_text()
+    assert "\n  workflow_call:\n" in called and "run: .ci/run\n" in called
+    assert all("tests" in needed(job) for job in ("packages", "image", "index", "publish", "libraries"))
+
+
+def test_the_packages_are_installed_before_they_are_uploaded() -> None:
+    names: list[str] = [step.get("run") or step["uses"] for step in steps("packages")]
+    (deb,) = [index for index, run in enumerate(names) if "dpkg --install" in run and "tidegate version" in run]
+    (wheel,) = [index for index, run in enumerate(names) if "pip install" in run and "import tidegate" in run]
+    (upload,) = [index for index, run in enumerate(names) if run.startswith("actions/upload-artifact@")]
+    assert names.index("cargo xtask dist --zig") < min(deb, wheel) and max(deb, wheel) < upload
+    # Each of them fails if the version is another one.
+    assert all("grep" in names[index] and "GITHUB_REF_NAME#v" in names[index] for index in (deb, wheel))
+
+
+def test_the_site_of_the_documents_is_a_file_of_the_release() -> None:
+    assert "cargo xtask site" in script("site") and "-site.tar.gz" in str(steps("site"))
+    assert "site" in needed("publish") and "needs.site.result == 'success'" in jobs()["publish"]["if"]
+    assert "cp artifacts/site/* release/" in script("publish")
+
+
 def test_images_are_for_both_processors_with_one_name() -> None:
     images = {image["name"]: image for image in jobs()["image"]["strategy"]["matrix"]["include"]}
     assert {name: image["packages"] for name, image in images.items()} == {"amd64": "x86_64", "arm64": "aarch64"}
@@ -103,5 +135,12 @@ def test_files_and_images_have_an_sbom_and_provenance() -> None:
             subject |= {"push-to-registry": True}
             assert provenance == subject and sbom == subject | {"sbom-path": listed["output-file"]}
         else:
-            assert provenance["subject-path"] == "release/*" and sbom["subject-path"] == "release/*.tar.gz"
+            assert provenance["subject-path"] == sbom["subject-path"] == "release/*"
     assert "sha256sum" in script("publish") and "SHA256SUMS" in script("publish")
+
+
+def test_an_sbom_has_the_crates_of_the_programs_and_no_others() -> None:
+    (image,), (files,) = uses("image", "anchore/sbom-action"), uses("publish", "anchore/sbom-action")
+    # A directory with packages of Debian, and one with the lock file alone. Other lock files are of measurements and tests.
+    assert image["path"] == "rootfs" and "cp Cargo.lock rootfs/" in script("image")
+    assert files["path"] == "source" and "mkdir source\ncp Cargo.lock source/\n" in script("publish")

@@ -49,8 +49,28 @@ def test_it_has_all_that_belongs_to_the_program(folder: Path) -> None:
     for name in ("LICENSE", "README.md", "THIRD-PARTY-NOTICES.txt", "man/tidegate.1", "docs/install.md", "systemd/tidegate.service"):
         assert (folder / name).stat().st_size > 0, name
     examples = {path.name for path in (kit.ROOT / "config").glob("*.yaml")}
-    assert {path.name for path in (folder / "examples").iterdir()} == examples
+    assert {path.name for path in (folder / "examples").iterdir()} == examples | {"plugins", "rules"}
     assert len(list((folder / "completions").iterdir())) == 3
+
+
+def test_the_documents_link_only_to_files_of_the_tarball(folder: Path) -> None:
+    assert kit.broken_links(folder) == []
+
+
+def test_a_broken_link_is_found(tmp_path: Path) -> None:
+    (tmp_path / "a.md").write_text("[a](a.md#b) [b](b.md) `c[0](1)` [d](../d.md) [e](https://e.example)\n```sh\n[f](f.md)\n```\n")
+    (tmp_path.parent / "d.md").touch()
+    assert kit.broken_links(tmp_path) == ["a.md: b.md", "a.md: ../d.md"]
+
+
+def test_the_documents_name_paths_of_the_tarball(folder: Path) -> None:
+    documents = [folder / "README.md", *(folder / "docs").rglob("*.md")]
+    text = "".join(document.read_text() for document in documents)
+    named = set(re.findall(r"(?<![\w./-])(?:config|examples)/[\w./-]+\.(?:yaml|c|cpp|rs)\b", text))
+    assert len(named) >= 10
+    assert [path for path in sorted(named) if "NAME" not in path and not (folder / path).is_file()] == []
+    # A plugin is built with the header of the tarball.
+    assert "-I include -o" in text and (folder / "include/tidegate_plugin.h").is_file()
 
 
 def test_entries_are_sorted_and_belong_to_root() -> None:

@@ -109,6 +109,12 @@ def test_the_introduction_has_the_figures_of_its_section() -> None:
         assert f" {figure} (p99" in introduction, f"{row}: {figure}"
 
 
+def test_the_introduction_is_five_lines_and_a_picture() -> None:
+    title, lines, picture, *_ = (ROOT / "README.md").read_text().split("\n\n")
+    assert title == "# tidegate" and len(lines.splitlines()) == 5
+    assert re.fullmatch(r"!\[[^\]]+\]\(docs/[\w.-]+\.png\)", picture)
+
+
 def test_the_limits_state_the_stability_of_components() -> None:
     pages = list((ROOT / "docs/reference").rglob("*.md"))
     is_any_stable = any(re.search(r"\bStable\b", page.read_text()) for page in pages)

@@ -81,6 +81,8 @@ pub(crate) fn notices(arguments: &[String]) -> Outcome {
             "--locked",
             "--offline",
             "--fail",
+            // The gateway does not have all crates of the Python package.
+            "--workspace",
             "--config",
             "about.toml",
         ])

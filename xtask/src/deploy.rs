@@ -9,7 +9,8 @@ use crate::test::workspace;
 use crate::testenv::{self, part};
 use crate::{Outcome, golang, process, pytest};
 
-const HELM: golang::GoTool = golang::GoTool {
+/// Renders the chart.
+pub(crate) const HELM: golang::GoTool = golang::GoTool {
     name: "helm",
     package: "helm.sh/helm/v4/cmd/helm",
     version: "4.3.1",

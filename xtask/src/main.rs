@@ -79,7 +79,7 @@ const COMMANDS: &[Command] = &[
     },
     Command {
         name: "dist",
-        about: "pack a release into target/dist: tarball, deb, rpm, SDK for C, Python; --binary FILE, --only KIND,..., --output DIRECTORY",
+        about: "pack a release into target/dist: tarball, deb, rpm, SDK for C, Python, files of deploy/; --binary FILE, --only KIND,..., --output DIRECTORY",
         run: dist::dist,
     },
     Command {

@@ -5,10 +5,31 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use super::documents::PackageFiles;
 use super::tree::Tree;
 use super::{Release, absolute, archive};
 use crate::test::workspace;
 use crate::{Outcome, process};
+
+/// Files in the root of the repository that a package has.
+const ROOT: &[&str] = &[
+    "ARCHITECTURE.md",
+    "CHANGELOG.md",
+    "CODE_OF_CONDUCT.md",
+    "CONTRIBUTING.md",
+    "LICENSE",
+    "README.md",
+    "SECURITY.md",
+];
+
+/// Folders of the repository that a package has, each with its name there, and the ends of the names of its files.
+const FOLDERS: &[(&str, &str, &[&str])] = &[
+    ("docs", "docs", &[".md", ".png", ".svg"]),
+    ("config", "examples", &[".yaml"]),
+    ("examples", "examples", &[".c", ".cpp", ".rs", ".yaml"]),
+    ("crates/tidegate-plugin/include", "include", &[".h"]),
+    ("proto", "proto", &[".proto"]),
+];
 
 pub(super) struct Gateway {
     pub(super) binary: PathBuf,
@@ -75,14 +96,15 @@ impl Gateway {
 
 /// Puts what a reader needs into a directory of the tree: licences, documents with their pictures, and examples.
 pub(super) fn add_documents(release: &Release, tree: &Tree, directory: &str) -> Outcome {
-    for name in ["LICENSE", "README.md", "CHANGELOG.md"] {
-        tree.add(&format!("{directory}/{name}"), &workspace().join(name))?;
+    let mut files = PackageFiles::default();
+    for name in ROOT {
+        files.add(name, name);
     }
-    tree.add(&format!("{directory}/THIRD-PARTY-NOTICES.txt"), &release.notices)?;
-    let docs = workspace().join("docs");
-    tree.add_all(&format!("{directory}/docs"), &docs, &[".md", ".png", ".svg"])?;
-    let examples = format!("{directory}/examples");
-    tree.add_all(&examples, &workspace().join("config"), &[".yaml"])
+    for (folder, to, ends) in FOLDERS {
+        files.add_all(folder, to, ends)?;
+    }
+    files.copy(tree, directory)?;
+    tree.add(&format!("{directory}/THIRD-PARTY-NOTICES.txt"), &release.notices)
 }
 
 fn build(is_debug: bool) -> Result<PathBuf, String> {

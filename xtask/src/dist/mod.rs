@@ -7,6 +7,8 @@
 
 mod archive;
 mod deb;
+mod deploy;
+mod documents;
 mod gateway;
 mod rpm;
 mod sdk;
@@ -19,6 +21,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use self::gateway::Gateway;
+use crate::deploy::HELM;
 use crate::progress::LongTask;
 use crate::test::{build_gateway, workspace};
 use crate::{Outcome, deny, golang, process, pytest, testenv};
@@ -32,7 +35,8 @@ const ACTIONLINT: golang::GoTool = golang::GoTool {
 
 const USAGE: &str = "usage: cargo xtask dist [--binary FILE] [--notices FILE] [--output EMPTY-DIRECTORY] \
                      [--only KIND,...] [--debug] [--zig]
-KIND: tarball, deb, rpm (from the binary, which is built unless it is named), sdk (C and C++), python
+KIND: tarball, deb, rpm (from the binary, which is built unless it is named), sdk (C and C++), python, deploy (chart, dashboards,
+      alerts)
 --debug: libraries without optimisation, and the fastest compression
 --zig: a wheel for old systems, linked by Zig";
 
@@ -74,6 +78,10 @@ const KINDS: &[PackageKind] = &[
     PackageKind {
         name: "python",
         build: BuildSource::OfSource(wheel::build),
+    },
+    PackageKind {
+        name: "deploy",
+        build: BuildSource::OfSource(deploy::build),
     },
 ];
 
@@ -281,7 +289,7 @@ pub(crate) fn test_alone(arguments: &[String]) -> Outcome {
 }
 
 /// Packs the debug build twice, with different masks, and runs `tests/dist` on the packages. It takes a minute or two when
-/// the gateway, its libraries and actionlint are built.
+/// the gateway, its libraries, actionlint and Helm are built.
 pub(crate) fn test(arguments: &[String]) -> Outcome {
     build_gateway()?;
     let folder = process::target().join("dist-test");
@@ -292,7 +300,7 @@ pub(crate) fn test(arguments: &[String]) -> Outcome {
     let (first, again) = (folder.join("first"), folder.join("again"));
     pack_for_test(&binary, &first, "022", &[])?;
     // The bytes of the Python package are maturin's: a release compares them.
-    pack_for_test(&binary, &again, "077", &["--only", "tarball,deb,rpm,sdk"])?;
+    pack_for_test(&binary, &again, "077", &["--only", "tarball,deb,rpm,sdk,deploy"])?;
     let programs = [
         ("TIDEGATE_DIST", first),
         ("TIDEGATE_DIST_AGAIN", again),
@@ -304,6 +312,7 @@ pub(crate) fn test(arguments: &[String]) -> Outcome {
         ("TIDEGATE_PYTHON_BUILD", process::target().join("python/build")),
         ("TIDEGATE_SYSTEMD", testenv::part("systemd")),
         ("TIDEGATE_ACTIONLINT", ACTIONLINT.installed()?),
+        ("TIDEGATE_HELM", HELM.installed()?),
         ("PATH", path_with(testenv::part("zstd/usr/bin"))?),
     ];
     let folders = ["deploy-tools", "python", "python-tools"].map(testenv::part);
@@ -353,7 +362,7 @@ mod tests {
             Ok(kinds.iter().map(|kind| kind.name).collect())
         };
         let all = names(&[]).expect("no options are options");
-        assert_eq!(all, ["tarball", "deb", "rpm", "sdk", "python"]);
+        assert_eq!(all, ["tarball", "deb", "rpm", "sdk", "python", "deploy"]);
         assert_eq!(names(&["--only", "rpm,deb"]), Ok(vec!["rpm", "deb"]));
         for wrong in [&["--only", "msi"][..], &["--only"], &["--binary"], &["deb"]] {
             assert_eq!(names(wrong), Err(USAGE.to_owned()), "{wrong:?}");

@@ -43,13 +43,8 @@ impl Tree {
 
     /// Copies the files of a directory, and of those in it, whose names end with one of `ends`.
     pub(super) fn add_all(&self, path: &str, from: &Path, ends: &[&str]) -> Outcome {
-        for name in names(from)? {
-            let (to, file) = (format!("{path}/{name}"), from.join(&name));
-            if file.is_dir() {
-                self.add_all(&to, &file, ends)?;
-            } else if ends.iter().any(|end| name.ends_with(end)) {
-                self.add(&to, &file)?;
-            }
+        for file in files(from, ends)? {
+            self.add(&format!("{path}/{file}"), &from.join(&file))?;
         }
         Ok(())
     }
@@ -102,6 +97,24 @@ fn bytes(path: &Path) -> Result<u64, String> {
 fn set_mode(path: &Path, mode: u32) -> Outcome {
     fs::set_permissions(path, Permissions::from_mode(mode))
         .map_err(|error| format!("{}: {error}", path.display()))
+}
+
+/// The files of a directory, and of those in it, whose names end with one of `ends`: their paths from the directory.
+///
+/// # Errors
+/// A directory that can't be read.
+pub(super) fn files(directory: &Path, ends: &[&str]) -> Result<Vec<String>, String> {
+    let mut found = Vec::new();
+    for name in names(directory)? {
+        let path = directory.join(&name);
+        if path.is_dir() {
+            let inner = files(&path, ends)?;
+            found.extend(inner.iter().map(|file| format!("{name}/{file}")));
+        } else if ends.iter().any(|end| name.ends_with(end)) {
+            found.push(name);
+        }
+    }
+    Ok(found)
 }
 
 /// The names in a directory, sorted.
