@@ -335,8 +335,8 @@ def index_page(components: list[Row], version: str) -> str:
         ],
     )
     text += (
-        "A page of a component has its options with types, defaults and meaning, an example, its own metrics, the reasons for\n"
-        "which it drops items, and its errors. `tidegate components --json` prints the same.\n\n"
+        "A page of a component has its options with types, defaults and meaning, and an example. It also has its own metrics,\n"
+        "the reasons for which it drops items, and its errors. `tidegate components --json` prints the same.\n\n"
     )
     for name in CLASSES:
         of_class = [component for component in components if component["class"] == name]

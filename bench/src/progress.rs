@@ -2,17 +2,27 @@
 
 //! A line on standard error every 10 s while a task runs, so that users know that it goes on, and when it ends.
 //!
+//! A task may begin another one in its thread: then only the innermost prints.
+//!
 //! A thread sleeps between the lines: a measurement has one wake-up in 10 s beside it. This file is a module of
 //! `cargo xtask`, too.
 
+use std::cell::Cell;
 use std::convert::Infallible;
 use std::io::{self, Write};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError, SyncSender};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 /// Between two lines.
 const INTERVAL: Duration = Duration::from_secs(10);
+
+thread_local! {
+    /// Of the innermost task that this thread has begun: whether a task within it prints instead.
+    static INNERMOST: Cell<Option<Arc<AtomicBool>>> = const { Cell::new(None) };
+}
 
 /// A task that takes longer than a few seconds.
 pub(crate) struct LongTask {
@@ -27,6 +37,8 @@ pub(crate) struct LongTask {
 pub(crate) struct TaskProgress {
     stop: Option<SyncSender<Infallible>>,
     thread: Option<JoinHandle<()>>,
+    /// Of the task around it: whether that one prints nothing now.
+    outer: Option<Arc<AtomicBool>>,
 }
 
 impl LongTask {
@@ -69,15 +81,23 @@ impl LongTask {
         print: impl Fn(&str) + Send + 'static,
     ) -> TaskProgress {
         let (stop, stopped) = mpsc::sync_channel(0);
+        let is_covered = Arc::new(AtomicBool::new(false));
+        let outer = INNERMOST.replace(Some(is_covered.clone()));
+        if let Some(outer) = &outer {
+            outer.store(true, Ordering::Relaxed);
+        }
         let begun = Instant::now();
         let thread = thread::spawn(move || {
             while let Err(RecvTimeoutError::Timeout) = stopped.recv_timeout(interval) {
-                print(&self.line(begun.elapsed(), &so_far()));
+                if !is_covered.load(Ordering::Relaxed) {
+                    print(&self.line(begun.elapsed(), &so_far()));
+                }
             }
         });
         TaskProgress {
             stop: Some(stop),
             thread: Some(thread),
+            outer,
         }
     }
 
@@ -104,6 +124,10 @@ impl Drop for TaskProgress {
             // A panic there costs lines, not results.
             let _ = thread.join();
         }
+        if let Some(outer) = &self.outer {
+            outer.store(false, Ordering::Relaxed);
+        }
+        INNERMOST.set(self.outer.take());
     }
 }
 
@@ -121,7 +145,7 @@ fn in_words(time: Duration) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::sync::atomic::AtomicUsize;
 
     #[test]
     fn a_line_has_step_times_and_items() {
@@ -156,6 +180,31 @@ mod tests {
         drop(progress);
         // The thread has ended, or the sender would be open, and this would not end.
         assert!(lines.iter().all(|line| line.starts_with("fuzz: ")));
+    }
+
+    #[test]
+    fn only_the_innermost_task_prints_lines() {
+        let begin = |name: &str| {
+            let (sender, lines) = mpsc::sync_channel(1024);
+            let print = move |line: &str| {
+                let _ = sender.try_send(line.to_owned());
+            };
+            let progress = LongTask::new(name).begin_with(Duration::from_millis(1), String::new, print);
+            (progress, lines)
+        };
+        let (outer, of_outer) = begin("test");
+        let (inner, of_inner) = begin("build");
+        // Those from before. One more may be under way.
+        let _before = of_outer.try_iter().count();
+        for _ in 0..20 {
+            of_inner.recv().expect("the thread prints");
+        }
+        assert!(of_outer.try_iter().count() <= 1);
+        drop(inner);
+        for _ in 0..2 {
+            of_outer.recv().expect("the thread prints again");
+        }
+        drop(outer);
     }
 
     #[test]

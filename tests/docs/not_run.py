@@ -32,7 +32,7 @@ NOT_RUN: Table = {
     ("docs/abuse.md", "go install"): "it builds a Collector from modules of the internet",
     ("docs/measuring.md", "cargo xtask bench otlp"): FIGURES,
     ("docs/measuring.md", "cargo xtask bench instructions"): FIGURES,
-    ("docs/measuring.md", "cargo xtask cluster"): FIGURES,
+    ("docs/measuring-clusters.md", "cargo xtask cluster"): FIGURES,
     ("docs/nixl.md", "cargo build"): BUILDS,
     ("crates/tidegate-metrics/README.md", "cargo add"): CRATES,
     ("docs/telemetry.md", "go tool pprof"): "it opens a prompt: tests/it reads this page of `pprof` and decodes it",

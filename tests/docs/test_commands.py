@@ -711,7 +711,7 @@ def test_checksums_of_downloaded_files_are_compared(scene: Scene) -> None:
     scene.ask(scene.block("sha256sum"), code=1)
 
 
-# A directory of builds beside those of the workspace. It stays for the next run.
+# A directory of builds beside those of the workspace. It stays for the next run, and tests/dist builds there too.
 PROGRAMS = Path(BINARY).parents[1] / "docs-programs"
 
 # The crates that the program needs are built in a few minutes.
@@ -721,7 +721,7 @@ BUILD_SECONDS = 1800
 def with_cargo(scene: Scene) -> None:
     """An archive with the workspace, and cargo without the network: the build of the gateway has fetched the crates.
 
-    The archive of a release has a part of the workspace: tests/dist builds it.
+    The archive of a release has a part of the workspace: tests/dist runs the program of docs/sdk.md with it.
     """
     version = tomllib.loads((ROOT / "Cargo.toml").read_text())["workspace"]["package"]["version"]
     with tarfile.open(scene.work / f"tidegate-{version}.tar.gz", "w:gz") as archive:

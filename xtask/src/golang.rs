@@ -5,6 +5,7 @@
 //! Go keeps modules and what it has compiled in its own caches in the home directory, so a fresh checkout builds
 //! within seconds and without a network.
 
+use crate::progress::LongTask;
 use crate::{Outcome, pip, process, test, testenv};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -104,6 +105,7 @@ impl GoTool {
         let _lock = testenv::lock(&home)?;
         if !program.exists() {
             eprintln!("building {name} {version} in {}", directory.display());
+            let _progress = LongTask::new(format!("build of {name} {version}")).begin(String::new);
             let go = find()?;
             // Nothing is built from these again, and they take more than 1 GB: they go after the build.
             let scratch = home.join("build");

@@ -52,12 +52,10 @@ pub(crate) fn kubernetes(arguments: &[String]) -> Outcome {
     let definitions = home.join(CRDS);
     if !definitions.exists() {
         let _progress = LongTask::new("kubernetes: build of API server and etcd")
-            .step(1, 2)
             .expected(Duration::from_secs(15 * 60))
             .begin(String::new);
         install(&home)?;
     }
-    let _progress = LongTask::new("kubernetes: tests").step(2, 2).begin(String::new);
     let programs = [
         ("TIDEGATE_APISERVER", home.join("bin/apiserver")),
         ("TIDEGATE_ETCD", home.join("bin/etcd")),

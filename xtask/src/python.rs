@@ -9,7 +9,7 @@ use std::process::Command;
 
 use crate::progress::LongTask;
 use crate::test::{build_gateway, workspace};
-use crate::{Outcome, process, testenv};
+use crate::{Outcome, process, pytest, testenv};
 
 /// Installs what is missing and tests the package; arguments go to pytest.
 pub(crate) fn test_alone(arguments: &[String]) -> Outcome {
@@ -34,7 +34,8 @@ pub(crate) fn test(arguments: &[String]) -> Outcome {
             .args(["--ignore-disjoint-bases"]),
     );
     drop(progress);
-    let tests = process::stream(
+    let tests = pytest::watch(
+        "python/tests",
         python(&site)
             .args(["-m", "pytest", "-p", "no:cacheprovider", "--config-file"])
             .arg(source.join("pyproject.toml"))

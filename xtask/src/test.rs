@@ -2,6 +2,7 @@
 
 //! `cargo xtask test`: every test, with everything they need.
 
+use crate::progress::LongTask;
 use crate::{
     Outcome, abuse, bench, cluster, deny, deploy, dist, docs, editor, failures, instructions, loom, page,
     process, python, rules, testenv,
@@ -51,7 +52,11 @@ fn run(arguments: &[String]) -> Outcome {
                 ("cluster", cluster::small),
             ];
             // All parts run, also after a failure.
-            let results: Vec<_> = parts.map(timed).into();
+            let steps = parts.len();
+            let numbered = parts.into_iter().zip(1..);
+            let results: Vec<_> = numbered
+                .map(|(part, number)| timed(part, number, steps))
+                .collect();
             results.into_iter().collect()
         }
         _ => Ok(()),
@@ -76,10 +81,16 @@ fn threads() -> usize {
 /// A part of the run: its name, and its tests.
 type TestPart = (&'static str, fn() -> Outcome);
 
-/// Runs a part and prints how long it took.
-fn timed((name, part): TestPart) -> Outcome {
+/// The parts whose programs print the lines of their progress themselves.
+const WITH_LINES: [&str; 2] = ["abuse", "cluster"];
+
+/// Runs a part, one of so many steps, and prints how long it took.
+fn timed((name, part): TestPart, number: usize, steps: usize) -> Outcome {
     let begun = Instant::now();
+    let task = LongTask::new(format!("cargo xtask test: {name}")).step(number, steps);
+    let progress = (!WITH_LINES.contains(&name)).then(|| task.begin(String::new));
     let outcome = part();
+    drop(progress);
     eprintln!(
         "cargo xtask test: {name} took {:.0} s",
         begun.elapsed().as_secs_f64()
