@@ -265,8 +265,8 @@ impl Chosen<'_> {
             ),
             KeyAs::Extension(_) => return all,
         };
-        if !all.keys().any(|given| given.eq_ignore_ascii_case(name)) {
-            all.insert(name.to_owned(), Secret::new(value));
+        if !all.iter().any(|(given, _)| given.eq_ignore_ascii_case(name)) {
+            all.0.push((name.to_owned(), Secret::new(value)));
         }
         all
     }

@@ -3,7 +3,6 @@
 //! The destination of own telemetry: the `otlp` block of a reader or processor. Its spelling is that of
 //! OpenTelemetry's declarative configuration, which the Collector uses too.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -20,7 +19,7 @@ use tonic::transport::{Channel, Endpoint};
 
 use super::config::NoEffect;
 use crate::component::Held;
-use crate::config::{Decode, Node, Problems, Secret, TypeHelp, YamlType, wrong_type};
+use crate::config::{Decode, Node, Problems, Secret, TypeHelp, YamlType};
 use crate::net::client::{MAX_HEAD_BYTES, UseTls, http_client};
 use crate::net::headers::{self, Headers};
 use crate::net::tls::{ALPN_GRPC, ALPN_HTTP, TlsClientConfig};
@@ -39,8 +38,8 @@ crate::options! {
         pub endpoint: String = required,
         /// The gateway uses no TLS for an endpoint without a scheme.
         pub insecure: bool = false,
-        /// Headers of every request: a list of `name` and `value`, or a map.
-        pub headers: HeaderList = HeaderList::default(),
+        /// Headers of every request.
+        pub headers: Headers = Headers::new(),
         /// Additional headers, as `name=value,name=value`; `headers` overrides them.
         pub headers_list: Option<Secret> = None,
         /// Compression of requests.
@@ -139,61 +138,34 @@ impl Decode for Millis {
     }
 }
 
-crate::options! {
-    /// A header in a list.
-    pub(super) struct Header {
-        /// Name of the header.
-        pub name: String = required,
-        /// Value of the header.
-        pub value: Secret = required,
-    }
-}
-
-/// Headers, as a list or a map.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct HeaderList(pub Headers);
-
-impl Decode for HeaderList {
-    fn decode(node: &Node, cx: &mut Problems) -> Option<Self> {
-        let headers: Headers = match (node.as_list(), node.as_map()) {
-            (Some(_), _) => {
-                let listed = Vec::<Header>::decode(node, cx)?;
-                listed
-                    .into_iter()
-                    .map(|header| (header.name, header.value))
-                    .collect()
-            }
-            (_, Some(_)) => BTreeMap::decode(node, cx)?,
-            _ => return wrong_type(node, cx),
-        };
-        Some(Self(headers))
-    }
-
-    fn type_help() -> TypeHelp {
-        let list = Vec::<Header>::type_help().accepts;
-        TypeHelp::plain("list of headers (name, value), or map of headers")
-            .accepting(YamlType::AnyOf(vec![list, Headers::type_help().accepts]))
-    }
-}
-
 impl Otlp {
     fn check(&self, at: &Node, cx: &mut Problems) {
         if let Err(error) = self.url() {
             cx.at(at.child("endpoint")).error(error);
         }
-        headers::check(&self.all_headers(), at, cx);
+        headers::check(&self.headers, at.child("headers"), cx);
+        headers::check(&self.further_headers(), at.child("headers_list"), cx);
     }
 
-    /// The headers from `headers_list`, overridden by those from `headers`.
+    /// The headers from `headers` and those from `headers_list`.
     fn all_headers(&self) -> Headers {
+        let mut all = self.headers.clone();
+        all.0.extend(self.further_headers().0);
+        all
+    }
+
+    /// The headers from `headers_list` that `headers` does not override. The first of a name counts.
+    fn further_headers(&self) -> Headers {
         let list = self.headers_list.as_ref().map_or("", Secret::expose);
-        let listed = list.split(',').filter_map(|pair| pair.split_once('='));
-        let mut headers = self.headers.0.clone();
-        for (name, value) in listed {
-            let value = || Secret::new(value.trim());
-            headers.entry(name.trim().to_owned()).or_insert_with(value);
+        let mut further = Headers::new();
+        for (name, value) in list.split(',').filter_map(|pair| pair.split_once('=')) {
+            let name = name.trim();
+            if self.headers.get(name).is_none() && further.get(name).is_none() {
+                let value = Secret::new(value.trim());
+                further.0.push((name.to_owned(), value));
+            }
         }
-        headers
+        further
     }
 
     /// The endpoint with its scheme.
@@ -270,7 +242,7 @@ impl Otlp {
     }
 
     fn http<B: WithHttpConfig + WithExportConfig>(&self, builder: B) -> Result<B, String> {
-        let plain = |(name, value): (&String, &Secret)| (name.clone(), value.expose().to_owned());
+        let plain = |(name, value): (&str, &Secret)| (name.to_owned(), value.expose().to_owned());
         let builder = builder
             .with_protocol(Wire::HttpBinary)
             .with_http_client(SdkHttpClient::new(self)?)

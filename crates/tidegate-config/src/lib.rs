@@ -57,7 +57,7 @@ pub use suggest::nearest;
 #[doc(hidden)]
 pub use table::{Fields, OptionNames, decode_choice, show_fields};
 pub use table::{OptionDoc, WithoutEffect};
-pub use units::{ByteSize, NotASize, Ordered};
+pub use units::{ByteSize, Headers, NotASize, Ordered};
 pub use unresolved::check_unresolved;
 pub use yaml::{MAX_NODES, parse_text};
 pub use yaml_type::YamlType;

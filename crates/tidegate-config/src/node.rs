@@ -355,6 +355,17 @@ impl Path {
             })
     }
 
+    /// Whether the value here is the `name` of an item in a list whose key matches.
+    pub(super) fn is_name_in_list(&self, matches: fn(&str) -> bool) -> bool {
+        let mut names = self.steps_upwards().map(|step| &step.name);
+        match [names.next(), names.next(), names.next()] {
+            [Some(Name::Key(key)), Some(Name::Index(_)), Some(Name::Key(list))] => {
+                key == "name" && matches(list)
+            }
+            _ => false,
+        }
+    }
+
     /// Whether the keys below it are ids. Where components and pipelines are expected, the key of a value is an option at a
     /// wrong place.
     fn has_ids_as_keys(&self, of_values: bool) -> bool {

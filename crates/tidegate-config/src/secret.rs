@@ -61,8 +61,8 @@ const SECRET_ENDINGS: &[&str] = &[
     "token",
 ];
 
-/// Keys below which every value is a secret.
-const SECRET_MAPS: &[&str] = &["headers", "response_headers"];
+/// Keys below which every value is a secret, except the names in a list of headers.
+const SECRET_MAPS: &[&str] = &["headers", "record_headers", "response_headers"];
 
 /// Whether the name of a key promises a secret.
 pub(super) fn is_secret_key(key: &str) -> bool {
@@ -91,9 +91,9 @@ pub(super) fn is_suspicious_key(key: &str) -> bool {
     SUSPICIOUS_WORDS.iter().any(|word| key.contains(word))
 }
 
-/// Whether a value stands below a key of an option that promises secrets.
+/// Whether a value stands below a key of an option that promises secrets. The name of a header in a list is no secret.
 pub(super) fn is_secret_path(path: &Path) -> bool {
-    path.has_option(is_secret_key)
+    path.has_option(is_secret_key) && !path.is_name_in_list(is_secret_map)
 }
 
 /// Whether a text has a URL with `user:password@` in front of its host, or with a parameter that may be a secret. It may have

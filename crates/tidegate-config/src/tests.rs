@@ -4,6 +4,7 @@
 
 mod formatting;
 mod golden;
+mod headers;
 mod hostile;
 mod merging;
 mod printing;
@@ -12,7 +13,7 @@ mod typed;
 
 use std::time::Duration;
 
-use super::{ByteSize, Class, Decode, Loaded, Loader, Node, Ordered, Problems, Registry, Secret};
+use super::{ByteSize, Class, Decode, Headers, Loaded, Loader, Node, Problems, Registry, Secret};
 
 /// The component types that the tests pretend to have.
 struct Known;
@@ -126,7 +127,7 @@ crate::options! {
         /// Address of the peer.
         endpoint: String = required,
         /// Headers of each request.
-        headers: Ordered<Secret> = Ordered::default(),
+        headers: Headers = Headers::new(),
         /// A secret with a neutral name.
         pass_code: Secret = Secret::default(),
         /// A secret with a revealing name.

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 
-//! Value types that configuration has and Rust has not: sizes in bytes, maps in written order.
+//! Value types that configuration has and Rust has not: sizes in bytes, maps in written order, headers.
 
 use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
+
+use super::secret::Secret;
 
 /// A number of bytes, written plainly or with a unit: `65536`, `64KiB`, `64 MiB`, `1GB`.
 ///
@@ -113,6 +115,27 @@ impl<T> Ordered<T> {
     /// Keys and values in written order.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &T)> {
         self.0.iter().map(|(key, value)| (key.as_str(), value))
+    }
+}
+
+/// Headers in written order, as a map or as a list of `name` and `value`. A list may repeat a name.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct Headers(pub Vec<(String, Secret)>);
+
+impl Headers {
+    /// No headers.
+    pub const fn new() -> Self {
+        Self(Vec::new())
+    }
+
+    /// The first value of a name.
+    pub fn get(&self, name: &str) -> Option<&Secret> {
+        self.iter().find(|(n, _)| *n == name).map(|(_, value)| value)
+    }
+
+    /// Names and values in written order.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &Secret)> {
+        self.0.iter().map(|(name, value)| (name.as_str(), value))
     }
 }
 

@@ -11,7 +11,7 @@ use tidegate_kafka::{Connection, KafkaTlsConfig, check_topic};
 use super::keys::KeyRule;
 use crate::batch::{Signal, TelemetryEncoding};
 use crate::config::{
-    ByteSize, Decode, Node, Ordered, Problems, ScalarKind, TypeHelp, WithoutEffect, YamlType, wrong_type,
+    ByteSize, Decode, Headers, Node, Problems, ScalarKind, TypeHelp, WithoutEffect, YamlType, wrong_type,
 };
 use crate::delivery::{Delivery, QueueConfig, RetryConfig, Speaks};
 
@@ -70,8 +70,8 @@ crate::options! {
         pub record_partitioner: RecordPartitioner = RecordPartitioner::default(),
         /// Kept headers of senders that become headers of messages.
         pub include_metadata_keys: Vec<String> = Vec::new(),
-        /// Additional headers of all messages.
-        pub record_headers: Ordered<String> = Ordered::default(),
+        /// Additional headers of all messages. Their values are secrets. A list may repeat a name.
+        pub record_headers: Headers = Headers::new(),
         /// TLS to the brokers. Unset: connections are not encrypted.
         pub tls: Option<KafkaTlsConfig> = None,
         /// User of the brokers. Unset: the brokers do not ask.

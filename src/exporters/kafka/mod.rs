@@ -111,7 +111,7 @@ impl KafkaWriter {
             }),
             metadata_keys: config.include_metadata_keys.clone(),
             record_headers: headers
-                .map(|(name, value)| (name.to_owned(), Bytes::from(value.clone())))
+                .map(|(name, value)| (name.to_owned(), Bytes::from(value.expose().to_owned())))
                 .collect(),
             max_messages: config.producer.flush_max_messages.get(),
             producer: ProducerCell::default(),

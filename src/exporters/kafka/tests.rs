@@ -74,6 +74,7 @@ fn mistakes_are_named() {
                 "{partition_logs_by_trace_id: true, partition_logs_by_resource_attributes: true}",
                 "can't be combined",
             ),
+            ("{record_headers: [{name: site}]}", "`value` must be specified"),
             ("{timeout: 0s}", "greater than zero"),
         ],
     );
@@ -105,9 +106,10 @@ async fn exported(options: &str, items: i64) -> (Vec<OutgoingMessage>, Outcome) 
     let writer = KafkaWriter::new(&config(options), Arc::default());
     let export = ExportRequest::new(points(items));
     let progress = writer.progress(&export).await.unwrap();
+    let headers = writer.headers(&export);
     let mut messages = Vec::new();
     while let Some((number, piece)) = progress.next() {
-        match writer.make(Signal::Metrics, piece, &[]).await {
+        match writer.make(Signal::Metrics, piece, &headers).await {
             Made::Message(message) => {
                 messages.push(message);
                 progress.taken(number);
@@ -126,6 +128,21 @@ async fn a_batch_is_one_message_with_the_bytes_that_came_in() {
     assert_eq!(messages.len(), 1);
     assert_eq!(messages[0].value, batch.payload.encode().joined());
     assert_eq!((&*messages[0].topic, &messages[0].key), ("otlp_metrics", &None));
+}
+
+#[tokio::test]
+async fn headers_of_messages_are_a_map_or_a_list_that_repeats_a_name() {
+    let list = "[{name: site, value: a}, {name: site, value: b}, {name: zone, value: 1}]";
+    for (headers, expected) in [
+        ("{site: a}", &[("site", "a")][..]),
+        (list, &[("site", "a"), ("site", "b"), ("zone", "1")][..]),
+    ] {
+        let (messages, _) = exported(&format!("{{record_headers: {headers}}}"), 1).await;
+        let sent = messages[0].headers.iter();
+        let sent: Vec<_> = sent.map(|(name, value)| (name.as_str(), &value[..])).collect();
+        let expected = expected.iter().map(|(name, value)| (*name, value.as_bytes()));
+        assert_eq!(sent, expected.collect::<Vec<_>>());
+    }
 }
 
 #[tokio::test]

@@ -12,7 +12,7 @@ use tidegate_nats::{NatsConnection, NatsTlsConfig};
 
 use super::part::ID_BYTES;
 use crate::batch::{Signal, TelemetryEncoding};
-use crate::config::{ByteSize, Node, Ordered, Problems};
+use crate::config::{ByteSize, Headers, Node, Problems};
 use crate::delivery::{Delivery, QueueConfig, RetryConfig, Speaks};
 use crate::net::Coding;
 
@@ -54,8 +54,8 @@ crate::options! {
         pub max_in_flight: NonZeroUsize = NonZeroUsize::MIN.saturating_add(255),
         /// Kept headers of senders that become headers of messages.
         pub include_metadata_keys: Vec<String> = Vec::new(),
-        /// Additional headers of all messages.
-        pub headers: Ordered<String> = Ordered::default(),
+        /// Additional headers of all messages. Their values are secrets. A list may repeat a name.
+        pub headers: Headers = Headers::new(),
         /// Most time from a message to its acknowledgement. The exporter sends it again later.
         pub timeout: Duration = Duration::from_secs(5),
         /// Retries of messages without an acknowledgement.
@@ -175,13 +175,13 @@ impl NatsExporterConfig {
             if is_reserved(name) {
                 cx.at(at)
                     .error(format!("`{name}` is set by the exporter or by the server"));
-            } else if !is_header(name, value) {
+            } else if !is_header(name, value.expose()) {
                 cx.at(at).error(format!("`{name}`: NATS allows no such header"));
             }
         }
         let headers = self.headers.iter();
         let all: Vec<_> = headers
-            .map(|(name, value)| (name.to_owned(), value.clone()))
+            .map(|(name, value)| (name.to_owned(), value.expose().to_owned()))
             .collect();
         if header_bytes("", &all) + ID_BYTES > MAX_HEADER_BYTES {
             cx.at(at).error("must have at most 400 bytes together");

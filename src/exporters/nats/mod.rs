@@ -127,7 +127,7 @@ impl NatsWriter {
             coding,
             metadata_keys: config.include_metadata_keys.clone(),
             headers: headers
-                .map(|(name, value)| (name.to_owned(), value.clone()))
+                .map(|(name, value)| (name.to_owned(), value.expose().to_owned()))
                 .chain(coding_header)
                 .collect(),
             max_message_bytes: config.max_message_size.map_or(usize::MAX, ByteSize::as_usize),

@@ -49,6 +49,10 @@ fn mistakes_are_named() {
                 "set by the exporter or by the server",
             ),
             ("{headers: {\"a b\": x}}", "NATS allows no such header"),
+            (
+                "{headers: [{name: Nats-Msg-Id, value: x}]}",
+                "set by the exporter or by the server",
+            ),
             ("{jetstream: false}", "no server confirms a message"),
             ("{subject: otlp}", "set it in `metrics`, `traces` and `logs`"),
             ("{stream: {name: a.b}}", "has a space or one of"),
@@ -87,6 +91,14 @@ async fn a_batch_is_one_message_with_the_bytes_that_came_in() {
     assert_eq!(messages[0].payload, batch.payload.encode().joined());
     assert_eq!(messages[0].subject, "otlp.metrics");
     assert_eq!(messages[0].headers, [("site".to_owned(), "a".to_owned())]);
+}
+
+#[tokio::test]
+async fn headers_in_a_list_may_repeat_a_name() {
+    let options = "{headers: [{name: site, value: a}, {name: site, value: b}]}";
+    let (messages, _) = exported(options, 1, 1 << 20).await;
+    let expected = [("site", "a"), ("site", "b")].map(|(name, value)| (name.to_owned(), value.to_owned()));
+    assert_eq!(messages[0].headers, expected);
 }
 
 #[tokio::test]

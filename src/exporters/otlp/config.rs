@@ -148,9 +148,10 @@ impl OtlpExporterConfig {
         let (leader, temporality) = (self.only_leader.as_ref(), self.chosen().temporality());
         check_led(leader, temporality, Some(&self.sending_queue), at, cx);
         self.retry_on_failure.check_statuses(Speaks::Grpc, at, cx);
-        let binary = self.headers.keys().find(|name| name.ends_with("-bin"));
-        if let Some(name) = binary {
-            cx.at(at.child("headers").child(name))
+        let mut named = self.headers.iter().enumerate();
+        let binary = named.find(|(_, (name, _))| name.ends_with("-bin"));
+        if let Some((index, (name, _))) = binary {
+            cx.at(headers::node(at.child("headers"), index, name))
                 .error("binary metadata (names that end in -bin) is not supported");
         }
     }

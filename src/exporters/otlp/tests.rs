@@ -372,6 +372,10 @@ fn mistakes_are_named() {
         ),
         ("{endpoint: \"a:1\", headers: {a-bin: x}}", "binary metadata"),
         (
+            "{endpoint: \"a:1\", headers: [{name: a-bin, value: x}]}",
+            "headers[0]: binary metadata",
+        ),
+        (
             "{endpoint: \"a:1\", sending_queue: {drain: true}}",
             "unknown key \"drain\"",
         ),

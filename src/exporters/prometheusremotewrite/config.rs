@@ -171,12 +171,12 @@ impl RemoteWriteExporterConfig {
     fn check(&self, at: &Node, cx: &mut Problems) {
         self.retry_on_failure.check_statuses(Speaks::Http, at, cx);
         headers::check(&self.headers, at.child("headers"), cx);
-        for name in self.headers.keys() {
+        for (index, (name, _)) in self.headers.iter().enumerate() {
             if RESERVED
                 .iter()
                 .any(|reserved| name.eq_ignore_ascii_case(reserved))
             {
-                cx.at(at.child("headers").child(name))
+                cx.at(headers::node(at.child("headers"), index, name))
                     .error("the protocol sets this header itself");
             }
         }

@@ -4,11 +4,12 @@
 
 use std::collections::BTreeMap;
 
-use super::{Decode, TypeHelp, wrong_type};
+use super::{Decode, SECRET, TypeHelp, wrong_type};
 use crate::node::Node;
 use crate::problems::Problems;
-use crate::table::OptionDoc;
-use crate::units::Ordered;
+use crate::secret::Secret;
+use crate::table::{Fields, OptionDoc, OptionNames};
+use crate::units::{Headers, Ordered};
 use crate::yaml_type::YamlType;
 
 /// Null means absent, unless the inner type makes something of null (an options map does:
@@ -123,6 +124,64 @@ impl<T: Decode> Decode for Ordered<T> {
 
     fn show(&self) -> String {
         show_map(self.0.iter().map(|(key, value)| (key, value)))
+    }
+}
+
+impl Decode for Headers {
+    fn decode(node: &Node, cx: &mut Problems) -> Option<Self> {
+        match (node.as_list(), node.as_map()) {
+            (Some(_), _) => {
+                let items = Vec::<Header>::decode(node, cx)?;
+                let pairs = items.into_iter().map(|Header(name, value)| (name, value));
+                Some(Self(pairs.collect()))
+            }
+            (_, Some(_)) => Ordered::decode(node, cx).map(|map| Self(map.0)),
+            _ => wrong_type(node, cx),
+        }
+    }
+
+    fn type_help() -> TypeHelp {
+        let map = Ordered::<Secret>::type_help();
+        let list = Vec::<Header>::type_help().accepts;
+        TypeHelp::plain(format!("{}, or list of maps with name and value", map.name))
+            .accepting(YamlType::AnyOf(vec![map.accepts, list]))
+    }
+
+    fn show(&self) -> String {
+        show_map(self.0.iter().map(|(name, value)| (name, value)))
+    }
+}
+
+/// A name and a value in a list of headers.
+struct Header(String, Secret);
+
+impl Header {
+    fn options() -> Vec<OptionDoc> {
+        vec![
+            OptionDoc::new::<String>(OptionNames::only("name"), &["Name of the header."], None),
+            OptionDoc::new::<Secret>(OptionNames::only("value"), &["Value of the header."], None),
+        ]
+    }
+}
+
+impl Decode for Header {
+    fn decode(node: &Node, cx: &mut Problems) -> Option<Self> {
+        // The value of a misspelt key may be the secret.
+        let entries = node.as_map().unwrap_or_default().iter();
+        for entry in entries.filter(|entry| entry.key != "name" && !entry.value.is_null()) {
+            cx.hide(&entry.value);
+        }
+        let mut fields = Fields::open::<Self>(node, cx)?;
+        let name = fields.required(OptionNames::only("name"));
+        // Null is an empty value, as in a map.
+        let value = fields.required::<Option<Secret>>(OptionNames::only("value"));
+        fields.finish()?;
+        Some(Self(name?, value?.unwrap_or_default()))
+    }
+
+    fn type_help() -> TypeHelp {
+        TypeHelp::plain(format!("map with name and value {SECRET}"))
+            .accepting(YamlType::Options(Self::options))
     }
 }
 

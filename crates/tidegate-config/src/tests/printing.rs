@@ -13,7 +13,7 @@ const MEANINGFUL: &str = ": #-?[]{},&*!|>'\"%@`\\/~=<$.0aE\n\r\t";
 /// Characters that readers of YAML refuse or change.
 const REFUSED: &str = "\0\u{7f}\u{85}\u{a0}\u{2028}\u{2029}\u{feff}\u{fffe}\u{ffff}";
 
-fn any_text() -> impl Strategy<Value = String> {
+pub(super) fn any_text() -> impl Strategy<Value = String> {
     let special: Vec<char> = MEANINGFUL.chars().chain(REFUSED.chars()).collect();
     let character = prop_oneof![prop::sample::select(special), any::<char>()];
     prop::collection::vec(character, 0..24).prop_map(|characters| characters.into_iter().collect())
@@ -54,7 +54,7 @@ proptest! {
     }
 }
 
-fn printed(text: &str) -> String {
+pub(super) fn printed(text: &str) -> String {
     let loaded = load("p.yaml", text);
     let document = loaded.document.expect("a document");
     print_yaml(&redacted(

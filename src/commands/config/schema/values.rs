@@ -192,7 +192,7 @@ pub(super) fn json_of(text: &str) -> Option<Value> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::Decode;
+    use crate::config::{Decode, Headers};
 
     fn value(accepts: &YamlType) -> Value {
         Definitions::default().value(accepts, false, "a").into()
@@ -216,6 +216,22 @@ mod tests {
             value(&String::type_help().accepts),
             json!({"type": ["number", "string"]})
         );
+    }
+
+    #[test]
+    fn headers_are_a_map_or_a_list_of_names_and_values() {
+        let mut definitions = Definitions::default();
+        let schema = definitions.value(&Headers::type_help().accepts, false, "a");
+        assert_eq!(
+            Value::from(schema),
+            json!({
+                "type": ["array", "object", "string"],
+                "pattern": "\\$\\{",
+                "additionalProperties": {"type": ["boolean", "null", "number", "string"]},
+                "items": {"$ref": "#/$defs/a"},
+            })
+        );
+        assert_eq!(definitions.by_name["a"]["required"], json!(["name", "value"]));
     }
 
     #[test]

@@ -60,6 +60,19 @@ async fn a_request_arrives_as_it_was_below_the_base_with_its_headers() {
 }
 
 #[tokio::test]
+async fn headers_in_a_list_arrive_as_those_of_a_map() {
+    let sink = Sink::start(|_, _| answer(200, "")).await;
+    let more = ", headers: [{name: api-key, value: hunter2}, {name: x-tenant, value: 7}]";
+    let bench = bench(&sink, more).await;
+    bench.push(points(1));
+    balance_when(&bench.ledgers[0], |b| b.left == 1).await;
+    let seen = sink.seen();
+    assert_eq!(seen[0].header("api-key"), "hunter2");
+    assert_eq!(seen[0].header("x-tenant"), "7");
+    bench.stop().await;
+}
+
+#[tokio::test]
 async fn signals_go_to_their_own_endpoints() {
     let sink = Sink::start(|_, _| answer(200, "")).await;
     let more = format!(
@@ -379,6 +392,14 @@ fn mistakes_are_named() {
         (
             "{endpoint: \"http://a\", vendor: aws, api_key: k}",
             "accepts no keys in headers",
+        ),
+        (
+            "{endpoint: \"http://a\", headers: [{name: a, value: x}, {name: a, value: y}]}",
+            "headers[1]: the header \"a\" is given more than once",
+        ),
+        (
+            "{endpoint: \"http://a\", headers: [{name: a, value: x}, {name: \"a b\", value: y}]}",
+            "headers[1]: \"a b\" is not a header name",
         ),
         (
             "{endpoint: \"http://a\", sending_queue: {block_on_overflow: true, on_full: drop}}",

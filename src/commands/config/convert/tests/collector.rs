@@ -33,6 +33,35 @@ service:
 }
 
 #[test]
+fn lists_of_headers_stay_as_they_are() {
+    let text = "receivers:
+  nop: null
+exporters:
+  kafka:
+    record_headers:
+      - name: site
+        value: a
+      - name: site
+        value: b
+  otlphttp:
+    endpoint: \"${env:ENDPOINT}\"
+    headers:
+      - name: x-key
+        value: \"${env:KEY}\"
+service:
+  pipelines:
+    traces:
+      receivers:
+        - nop
+      exporters:
+        - kafka
+        - otlphttp
+";
+    let (output, report) = of_collector(text);
+    assert_eq!((output.as_str(), report.as_str()), (text, ""));
+}
+
+#[test]
 fn foreign_components_and_pipelines_without_receivers_are_named() {
     let (output, report) = of_collector(
         "receivers:
