@@ -2,19 +2,16 @@
 
 //! Reloads of the configuration while the gateway runs: on SIGHUP, `POST /-/reload`, and with `--watch-config`.
 
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use super::load::{self, ConfigArgs, Loaded};
+use super::watch::RuleContents;
 use crate::component::Shared;
-use crate::component::reloads::{Answers, NotReloaded, ReloadResult};
+use crate::component::reloads::{Answers, ReloadResult};
 use crate::service::Running;
 use crate::service::reload::{Changes, ReloadError};
 use crate::telemetry::Telemetry;
-
-/// The interval at which `--watch-config` reads the files.
-const LOOK: Duration = Duration::from_secs(1);
 
 /// A reload that waits longer for the end of another one is logged.
 const LONG_WAIT: Duration = Duration::from_secs(5);
@@ -32,8 +29,16 @@ pub(super) struct Reloader<'a> {
 pub(super) struct Reread {
     cause: &'static str,
     answers: Answers,
-    /// The configuration, and the paths of components that can't listen at the same time as those that run. Or all problems.
-    loaded: Result<(Loaded, Vec<[String; 2]>), String>,
+    /// The configuration, or all problems.
+    read: Result<ReadConfig, String>,
+}
+
+/// A configuration that was read again.
+struct ReadConfig {
+    loaded: Loaded,
+    /// The paths of components that can't listen at the same time as those that run.
+    clashes: Vec<[String; 2]>,
+    rules: RuleContents,
 }
 
 impl Reloader<'_> {
@@ -53,16 +58,15 @@ impl Reloader<'_> {
         let listening = self.loaded.listening();
         let check = move || -> Result<_, String> {
             let loaded = load::check(&args).into_loaded()?;
-            let clashes = listening.clashes(&loaded.listening());
-            Ok((loaded, clashes))
+            Ok(ReadConfig {
+                clashes: listening.clashes(&loaded.listening()),
+                rules: RuleContents::of(&loaded.plan),
+                loaded,
+            })
         };
         let checked = tokio::task::spawn_blocking(check).await;
-        let loaded = checked.unwrap_or_else(|error| Err(format!("reading the configuration: {error}")));
-        Some(Reread {
-            cause,
-            answers,
-            loaded,
-        })
+        let read = checked.unwrap_or_else(|error| Err(format!("reading the configuration: {error}")));
+        Some(Reread { cause, answers, read })
     }
 
     /// Applies the difference, and answers all that asked for it.
@@ -70,10 +74,10 @@ impl Reloader<'_> {
         let Reread {
             cause,
             mut answers,
-            loaded,
+            read,
         } = read;
-        let applied = match loaded {
-            Ok((loaded, clashes)) => self.apply(loaded, &clashes, running).await,
+        let applied = match read {
+            Ok(read) => self.apply(read, running).await,
             Err(problems) => Err(problems),
         };
         telemetry.set_graph(running.metrics().clone());
@@ -136,13 +140,13 @@ impl Reloader<'_> {
     }
 
     /// Applies the difference. The result says too whether there is none.
-    async fn apply(
-        &mut self,
-        mut loaded: Loaded,
-        clashes: &[[String; 2]],
-        running: &mut Running,
-    ) -> Result<(Changes, bool), String> {
-        let applied = running.reload(&self.loaded.plan, &loaded.plan, clashes).await;
+    async fn apply(&mut self, read: ReadConfig, running: &mut Running) -> Result<(Changes, bool), String> {
+        let ReadConfig {
+            mut loaded,
+            clashes,
+            rules,
+        } = read;
+        let applied = running.reload(&self.loaded.plan, &loaded.plan, &clashes).await;
         let mut changes = applied.map_err(|error| match error {
             ReloadError::Build(errors) => loaded.build_failed_text(errors),
             error => error.to_string(),
@@ -156,6 +160,7 @@ impl Reloader<'_> {
         let is_same = lines(&changes).is_empty() && last.as_ref().is_some_and(|last| last.config == config);
         let built = last.map_or_else(SystemTime::now, |last| last.built);
         overview.set(loaded.plan.overview(config, running.metrics().clone(), built));
+        rules.watch(&self.shared);
         *self.loaded = loaded;
         Ok((changes, is_same))
     }
@@ -184,60 +189,13 @@ pub(super) fn record(succeeded: bool, at: SystemTime) {
     }
 }
 
-/// Logs which files `watch` reads. It may itself run before the log does.
-pub(super) fn log_watch(files: &[PathBuf]) {
-    if files.is_empty() {
-        tracing::warn!("`--watch-config` has nothing to watch: no `--config` is a file");
-        return;
-    }
-    let files: Vec<_> = files.iter().map(|file| file.display().to_string()).collect();
-    tracing::info!(
-        files = files.join(", "),
-        interval = ?LOOK,
-        "watching the files of the configuration"
-    );
-}
-
-/// Asks for a reload whenever the contents of a file change. It compares contents: a mounted ConfigMap changes by links.
-pub(super) async fn watch(files: Vec<PathBuf>, shared: Arc<Shared>) {
-    let mut known = read(&files).await;
-    let mut ticks = tokio::time::interval(LOOK);
-    loop {
-        ticks.tick().await;
-        let now = read(&files).await;
-        if now == known {
-            continue;
-        }
-        // Half-written files: the next look must find the same contents.
-        tokio::time::sleep(LOOK / 4).await;
-        let again = read(&files).await;
-        if again != now {
-            continue;
-        }
-        match shared.reloads.ask("--watch-config").await {
-            // The next look asks again.
-            Err(NotReloaded::Unsupported | NotReloaded::Busy) => {}
-            Err(NotReloaded::Stopping) => return,
-            Ok(_) => known = now,
-        }
-    }
-}
-
-/// The contents of the files; `None` for one that can't be read.
-async fn read(files: &[PathBuf]) -> Vec<Option<Vec<u8>>> {
-    let mut contents = Vec::new();
-    for file in files {
-        contents.push(tokio::fs::read(file).await.ok());
-    }
-    contents
-}
-
 #[cfg(test)]
 mod tests {
     use clap::Parser;
     use rustix::fs::{CWD, Mode, OFlags, mkfifoat};
 
     use super::*;
+    use crate::component::reloads::NotReloaded;
     use crate::config::Loader;
 
     #[derive(Parser)]
