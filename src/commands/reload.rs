@@ -12,6 +12,7 @@ use crate::component::reloads::{Answers, ReloadResult};
 use crate::service::Running;
 use crate::service::reload::{Changes, ReloadError};
 use crate::telemetry::Telemetry;
+use crate::telemetry::config::Logs;
 
 /// A reload that waits longer for the end of another one is logged.
 const LONG_WAIT: Duration = Duration::from_secs(5);
@@ -56,8 +57,10 @@ impl Reloader<'_> {
         let args = self.args.clone()?;
         tracing::info!(cause, "reading the configuration again");
         let listening = self.loaded.listening();
+        let level = self.loaded.level();
         let check = move || -> Result<_, String> {
-            let loaded = load::check(&args).into_loaded()?;
+            let mut loaded = load::check(&args).into_loaded()?;
+            loaded.override_level(level);
             Ok(ReadConfig {
                 clashes: listening.clashes(&loaded.listening()),
                 rules: RuleContents::of(&loaded.plan),
@@ -82,15 +85,18 @@ impl Reloader<'_> {
         };
         telemetry.set_graph(running.metrics().clone());
         let mut removed = Vec::new();
-        if let Ok((changes, _)) = &applied {
+        if let Ok(Applied { changes, levels, .. }) = &applied {
             telemetry.begin_gauges(&changes.added);
             removed.clone_from(&changes.removed);
+            if !levels.is_empty() {
+                telemetry.set_log_levels(&self.loaded.plan.telemetry.logs);
+            }
         }
         let at = SystemTime::now();
         record(applied.is_ok(), at);
         let (changed, is_same, error) = match applied {
-            Ok((changes, is_same)) => {
-                let changed = lines(&changes);
+            Ok(applied) => {
+                let (changed, is_same) = (applied.lines(), applied.is_same);
                 if is_same {
                     tracing::info!(cause, "nothing has changed");
                 } else {
@@ -139,8 +145,8 @@ impl Reloader<'_> {
         finished.await;
     }
 
-    /// Applies the difference. The result says too whether there is none.
-    async fn apply(&mut self, read: ReadConfig, running: &mut Running) -> Result<(Changes, bool), String> {
+    /// Applies the difference.
+    async fn apply(&mut self, read: ReadConfig, running: &mut Running) -> Result<Applied, String> {
         let ReadConfig {
             mut loaded,
             clashes,
@@ -161,12 +167,44 @@ impl Reloader<'_> {
         let built = last.map_or_else(SystemTime::now, |last| last.built);
         overview.set(loaded.plan.overview(config, running.metrics().clone(), built));
         rules.watch(&self.shared);
+        let levels = changed_levels(&self.loaded.plan.telemetry.logs, &loaded.plan.telemetry.logs);
         *self.loaded = loaded;
-        Ok((changes, is_same))
+        Ok(Applied {
+            changes,
+            levels,
+            is_same,
+        })
     }
 }
 
-/// One line for each change.
+/// The effect of a new configuration that runs.
+struct Applied {
+    changes: Changes,
+    /// The options of the log that have changed.
+    levels: Vec<&'static str>,
+    /// Whether the configuration is the one that ran before.
+    is_same: bool,
+}
+
+impl Applied {
+    /// One line for each change.
+    fn lines(&self) -> Vec<String> {
+        let levels = self.levels.iter().map(|option| format!("changed {option}"));
+        lines(&self.changes).into_iter().chain(levels).collect()
+    }
+}
+
+/// The options whose change alters the levels of log lines.
+fn changed_levels(from: &Logs, to: &Logs) -> Vec<&'static str> {
+    let options = [
+        ("service::telemetry::logs::level", from.level != to.level),
+        ("service::telemetry::logs::levels", from.levels != to.levels),
+    ];
+    let changed = options.into_iter().filter(|(_, is_changed)| *is_changed);
+    changed.map(|(option, _)| option).collect()
+}
+
+/// One line for each changed component.
 fn lines(changes: &Changes) -> Vec<String> {
     let named = [
         ("added", &changes.added),

@@ -63,9 +63,7 @@ impl RunArgs {
 /// The configuration has errors, the runtime can't start, or a component can't be built or started.
 pub fn run(args: &RunArgs) -> Result<(), Failure> {
     let mut loaded = load::load(&args.config)?;
-    if let Some(level) = args.level() {
-        loaded.plan.telemetry.logs.level = level;
-    }
+    loaded.override_level(args.level());
     let runtime = runtime()?;
     let shared = Arc::new(Shared::default());
     let files = args.watch_config.then(|| args.config.files());
