@@ -38,16 +38,44 @@ fn gauges_of_removed_components_end_and_their_counts_stay() {
     live.gateway.stop();
 }
 
+/// A line of debug about the start of a processor.
+const STARTING: &str = "starting component=processors::attributes@metrics";
+
+/// A configuration with options of the gateway's own telemetry.
+fn with_telemetry(config: &str, options: &str) -> String {
+    format!("{config}  telemetry: {{{options}}}\n")
+}
+
+#[test]
+fn the_level_of_the_command_line_outlasts_reloads() {
+    let (ports, sink) = (ports(), OtlpSink::start());
+    let plain = config(ports, &sink.endpoint(), BASE);
+    let more = plain.replace("processors: []", "processors: [attributes]");
+    let gateway = Gateway::start_with(&plain, |command| {
+        command.arg("--verbose");
+    });
+    let live = Live {
+        gateway,
+        admin: ports.admin,
+    };
+    let level = "logs: {level: warn}";
+    let changed = live.applies(&with_telemetry(&plain, level));
+    assert!(changed.is_empty(), "{changed:?}");
+    live.applies(&with_telemetry(&more, level));
+    wait_until(SOON, "the log has a line of debug", || {
+        live.gateway.stderr().find(STARTING).is_some()
+    });
+    live.gateway.stop();
+}
+
 /// A failed reload leaves the level of the log as it is, whatever else its configuration changes.
 #[test]
 fn the_level_of_the_log_changes_with_a_reload_that_succeeds() {
-    const STARTING: &str = "starting component=processors::attributes@metrics";
     const LEVEL: &str = "changed service::telemetry::logs::level";
     let (ports, sink) = (ports(), OtlpSink::start());
     let plain = config(ports, &sink.endpoint(), BASE);
     let more = plain.replace("processors: []", "processors: [attributes]");
-    let with = |config: &str, telemetry: &str| format!("{config}  telemetry: {{{telemetry}}}\n");
-    let debug = |config: &str| with(config, "logs: {level: debug}");
+    let debug = |config: &str| with_telemetry(config, "logs: {level: debug}");
     let live = Live::start(ports.admin, &plain);
     let logged = |part: &str| live.gateway.stderr().text().matches(part).count();
     let mut reloads = 0;
@@ -66,7 +94,7 @@ fn the_level_of_the_log_changes_with_a_reload_that_succeeds() {
         "removed processors::attributes@metrics",
     );
     assert_eq!(applied(&more), expected(added, 0));
-    let why = live.refuses(&with(&more, "logs: {level: debug}, resource: {a: b}"));
+    let why = live.refuses(&with_telemetry(&more, "logs: {level: debug}, resource: {a: b}"));
     let part = "service::telemetry::resource can't change while the gateway runs";
     assert!(why.contains(part), "{why}");
     assert_eq!(applied(&plain), expected(removed, 0));
