@@ -12,29 +12,65 @@ use super::{Cli, Failure, components, output};
 use crate::config::Class;
 use crate::print_line;
 
-/// Adds the names of composites to the script for bash. The gateway at `TIDEGATE_ADMIN` has them. Without an answer within a
-/// second there are none, and no message.
-const BASH_COMPOSITES: &str = r#"
-_tidegate_with_composites() {
-    if [[ $COMP_CWORD -eq 3 && ${COMP_WORDS[1]} == composites && ${COMP_WORDS[2]} == @(get|watch) && $2 != -* ]]; then
+/// Adds the names of composites and of components to the script for bash. The gateway at `TIDEGATE_ADMIN` has them. Without an
+/// answer within a second there are none, and no message.
+const BASH_NAMES: &str = r#"
+_tidegate_with_names() {
+    local -a list=()
+    if [[ $COMP_CWORD -eq 3 && ${COMP_WORDS[1]} == composites && ${COMP_WORDS[2]} == @(get|watch) ]]; then
+        list=(composites ls --names)
+    elif [[ $COMP_CWORD -eq 2 && ${COMP_WORDS[1]} == tap ]]; then
+        list=(top --names)
+    fi
+    if [[ ${#list[@]} -gt 0 && $2 != -* ]]; then
         local name
         COMPREPLY=()
         while IFS= read -r name; do
             [[ $name == "$2"* ]] && COMPREPLY+=("$name")
-        done < <(timeout 1 "$1" composites ls --names 2>/dev/null)
+        done < <(timeout 1 "$1" "${list[@]}" 2>/dev/null)
     else
         _tidegate "$@"
     fi
 }
-complete -F _tidegate_with_composites -o bashdefault -o default tidegate"#;
+complete -F _tidegate_with_names -o bashdefault -o default tidegate"#;
 
 /// The same for fish, after the lines that complete component types.
-const FISH_COMPOSITES: &str = r#"
+const FISH_NAMES: &str = r#"
 function __fish_tidegate_composites
     set -l words (commandline -opc)
     timeout 1 $words[1] composites ls --names 2>/dev/null
 end
-complete -c tidegate -n "test (count (commandline -opc)) -eq 3; and __fish_tidegate_using_subcommand composites; and __fish_seen_subcommand_from get watch" -f -a "(__fish_tidegate_composites)""#;
+complete -c tidegate -n "test (count (commandline -opc)) -eq 3; and __fish_tidegate_using_subcommand composites; and __fish_seen_subcommand_from get watch" -f -a "(__fish_tidegate_composites)"
+
+function __fish_tidegate_components
+    set -l words (commandline -opc)
+    timeout 1 $words[1] top --names 2>/dev/null
+end
+complete -c tidegate -n "test (count (commandline -opc)) -eq 2; and __fish_tidegate_using_subcommand tap" -f -a "(__fish_tidegate_components)""#;
+
+/// The same for zsh. The program goes by its name: the generated script has changed `words`.
+const ZSH_NAMES: &str = r#"
+_tidegate_composite_names() {
+    local -a names
+    names=(${(f)"$(_call_program names timeout 1 tidegate composites ls --names)"})
+    compadd -a names
+}
+
+_tidegate_component_names() {
+    local -a names
+    names=(${(f)"$(_call_program names timeout 1 tidegate top --names)"})
+    compadd -a names
+}
+"#;
+
+/// How the lines of arguments begin for which a function of [`ZSH_NAMES`] completes.
+const ZSH_ARGUMENTS: [(&str, &str); 2] = [
+    ("':name -- ", "_tidegate_composite_names"),
+    ("':component -- ", "_tidegate_component_names"),
+];
+
+/// How the last statement of the generated script for zsh begins.
+const ZSH_END: &str = "\nif [ \"$funcstack[1]\" = \"_tidegate\" ]";
 
 /// Arguments of `completion`.
 #[derive(Debug, clap::Args)]
@@ -52,13 +88,31 @@ pub fn run(args: &CompletionArgs) -> Result<(), Failure> {
     // It panics if it can't write.
     let mut script = Vec::new();
     clap_complete::generate(args.shell, &mut described(), "tidegate", &mut script);
-    output::print(format_args!("{}", String::from_utf8_lossy(&script)));
+    let script = String::from_utf8_lossy(&script);
+    if args.shell == Shell::Zsh {
+        output::print(format_args!("{}", with_zsh_names(&script)));
+        return Ok(());
+    }
+    output::print(format_args!("{script}"));
     match args.shell {
-        Shell::Bash => print_line!("{BASH_COMPOSITES}"),
-        Shell::Fish => print_line!("{}{FISH_COMPOSITES}", fish_kinds()),
+        Shell::Bash => print_line!("{BASH_NAMES}"),
+        Shell::Fish => print_line!("{}{FISH_NAMES}", fish_kinds()),
         _ => {}
     }
     Ok(())
+}
+
+/// The script for zsh with names that the gateway has.
+fn with_zsh_names(script: &str) -> String {
+    let line = |line: &str| {
+        let mut arguments = ZSH_ARGUMENTS.iter();
+        match arguments.find(|(begin, _)| line.starts_with(begin)) {
+            Some((_, function)) => line.replace(":_default'", &format!(":{function}'")),
+            None => line.to_owned(),
+        }
+    };
+    let script: String = script.split_inclusive('\n').map(line).collect();
+    script.replace(ZSH_END, &format!("{ZSH_NAMES}{ZSH_END}"))
 }
 
 /// The words that `components` takes: classes and types first, then types.
@@ -99,6 +153,24 @@ pub(super) fn described() -> clap::Command {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_script_for_zsh_asks_the_gateway_for_names() {
+        let mut script = Vec::new();
+        clap_complete::generate(Shell::Zsh, &mut described(), "tidegate", &mut script);
+        let script = with_zsh_names(&String::from_utf8(script).unwrap());
+        for ((begin, function), count) in ZSH_ARGUMENTS.into_iter().zip([2, 1]) {
+            let completes = |line: &&str| line.starts_with(begin) && line.contains(&format!(":{function}'"));
+            assert_eq!(script.lines().filter(completes).count(), count, "{script}");
+            assert_eq!(
+                script.matches(&format!("\n{function}() {{\n")).count(),
+                1,
+                "{script}"
+            );
+        }
+        let (before, _) = script.split_once(ZSH_END).unwrap();
+        assert!(before.ends_with(ZSH_NAMES), "{script}");
+    }
 
     #[test]
     fn scripts_know_component_types_and_options() {

@@ -8,6 +8,7 @@ use super::{Failure, components, fetch};
 use crate::config::{At, Class, Document, Loader, Problems, Registry, print_redacted};
 use crate::service::Plan;
 use crate::service::graph::BuildError;
+use crate::telemetry::config::Level;
 
 /// Where the configuration comes from.
 #[derive(Clone, Debug, Default, clap::Args)]
@@ -84,6 +85,8 @@ pub struct Loaded {
     pub plan: Plan,
     /// The configuration as YAML, with all secrets masked.
     pub shown: String,
+    /// The log level of the command line.
+    level: Option<Level>,
     document: Document,
     problems: Problems,
 }
@@ -156,6 +159,7 @@ impl Checked {
             plan,
             // The options are decoded: it is known which of them are secrets.
             shown: print_redacted(&document.root, &self.problems),
+            level: None,
             document,
             problems: self.problems,
         })
@@ -175,6 +179,19 @@ impl Checked {
 }
 
 impl Loaded {
+    /// Overrides the log level of the configuration by that of the command line, if this has one.
+    pub(super) fn override_level(&mut self, level: Option<Level>) {
+        self.level = level;
+        if let Some(level) = level {
+            self.plan.telemetry.logs.level = level;
+        }
+    }
+
+    /// The log level of the command line.
+    pub(super) fn level(&self) -> Option<Level> {
+        self.level
+    }
+
     /// What its components listen on.
     pub(super) fn listening(&self) -> Listening {
         validate::listening(&self.document, &self.plan)

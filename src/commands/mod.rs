@@ -29,6 +29,7 @@ pub mod test;
 pub mod top;
 pub mod validate;
 pub mod version;
+mod watch;
 
 use std::process::ExitCode;
 

@@ -2,19 +2,17 @@
 
 //! Reloads of the configuration while the gateway runs: on SIGHUP, `POST /-/reload`, and with `--watch-config`.
 
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use super::load::{self, ConfigArgs, Loaded};
+use super::watch::RuleContents;
 use crate::component::Shared;
-use crate::component::reloads::{Answers, NotReloaded, ReloadResult};
+use crate::component::reloads::{Answers, ReloadResult};
 use crate::service::Running;
 use crate::service::reload::{Changes, ReloadError};
 use crate::telemetry::Telemetry;
-
-/// The interval at which `--watch-config` reads the files.
-const LOOK: Duration = Duration::from_secs(1);
+use crate::telemetry::config::Logs;
 
 /// A reload that waits longer for the end of another one is logged.
 const LONG_WAIT: Duration = Duration::from_secs(5);
@@ -32,8 +30,16 @@ pub(super) struct Reloader<'a> {
 pub(super) struct Reread {
     cause: &'static str,
     answers: Answers,
-    /// The configuration, and the paths of components that can't listen at the same time as those that run. Or all problems.
-    loaded: Result<(Loaded, Vec<[String; 2]>), String>,
+    /// The configuration, or all problems.
+    read: Result<ReadConfig, String>,
+}
+
+/// A configuration that was read again.
+struct ReadConfig {
+    loaded: Loaded,
+    /// The paths of components that can't listen at the same time as those that run.
+    clashes: Vec<[String; 2]>,
+    rules: RuleContents,
 }
 
 impl Reloader<'_> {
@@ -51,18 +57,19 @@ impl Reloader<'_> {
         let args = self.args.clone()?;
         tracing::info!(cause, "reading the configuration again");
         let listening = self.loaded.listening();
+        let level = self.loaded.level();
         let check = move || -> Result<_, String> {
-            let loaded = load::check(&args).into_loaded()?;
-            let clashes = listening.clashes(&loaded.listening());
-            Ok((loaded, clashes))
+            let mut loaded = load::check(&args).into_loaded()?;
+            loaded.override_level(level);
+            Ok(ReadConfig {
+                clashes: listening.clashes(&loaded.listening()),
+                rules: RuleContents::of(&loaded.plan),
+                loaded,
+            })
         };
         let checked = tokio::task::spawn_blocking(check).await;
-        let loaded = checked.unwrap_or_else(|error| Err(format!("reading the configuration: {error}")));
-        Some(Reread {
-            cause,
-            answers,
-            loaded,
-        })
+        let read = checked.unwrap_or_else(|error| Err(format!("reading the configuration: {error}")));
+        Some(Reread { cause, answers, read })
     }
 
     /// Applies the difference, and answers all that asked for it.
@@ -70,23 +77,26 @@ impl Reloader<'_> {
         let Reread {
             cause,
             mut answers,
-            loaded,
+            read,
         } = read;
-        let applied = match loaded {
-            Ok((loaded, clashes)) => self.apply(loaded, &clashes, running).await,
+        let applied = match read {
+            Ok(read) => self.apply(read, running).await,
             Err(problems) => Err(problems),
         };
         telemetry.set_graph(running.metrics().clone());
         let mut removed = Vec::new();
-        if let Ok((changes, _)) = &applied {
+        if let Ok(Applied { changes, levels, .. }) = &applied {
             telemetry.begin_gauges(&changes.added);
             removed.clone_from(&changes.removed);
+            if !levels.is_empty() {
+                telemetry.set_log_levels(&self.loaded.plan.telemetry.logs);
+            }
         }
         let at = SystemTime::now();
         record(applied.is_ok(), at);
         let (changed, is_same, error) = match applied {
-            Ok((changes, is_same)) => {
-                let changed = lines(&changes);
+            Ok(applied) => {
+                let (changed, is_same) = (applied.lines(), applied.is_same);
                 if is_same {
                     tracing::info!(cause, "nothing has changed");
                 } else {
@@ -135,14 +145,14 @@ impl Reloader<'_> {
         finished.await;
     }
 
-    /// Applies the difference. The result says too whether there is none.
-    async fn apply(
-        &mut self,
-        mut loaded: Loaded,
-        clashes: &[[String; 2]],
-        running: &mut Running,
-    ) -> Result<(Changes, bool), String> {
-        let applied = running.reload(&self.loaded.plan, &loaded.plan, clashes).await;
+    /// Applies the difference.
+    async fn apply(&mut self, read: ReadConfig, running: &mut Running) -> Result<Applied, String> {
+        let ReadConfig {
+            mut loaded,
+            clashes,
+            rules,
+        } = read;
+        let applied = running.reload(&self.loaded.plan, &loaded.plan, &clashes).await;
         let mut changes = applied.map_err(|error| match error {
             ReloadError::Build(errors) => loaded.build_failed_text(errors),
             error => error.to_string(),
@@ -156,12 +166,45 @@ impl Reloader<'_> {
         let is_same = lines(&changes).is_empty() && last.as_ref().is_some_and(|last| last.config == config);
         let built = last.map_or_else(SystemTime::now, |last| last.built);
         overview.set(loaded.plan.overview(config, running.metrics().clone(), built));
+        rules.watch(&self.shared);
+        let levels = changed_levels(&self.loaded.plan.telemetry.logs, &loaded.plan.telemetry.logs);
         *self.loaded = loaded;
-        Ok((changes, is_same))
+        Ok(Applied {
+            changes,
+            levels,
+            is_same,
+        })
     }
 }
 
-/// One line for each change.
+/// The effect of a new configuration that runs.
+struct Applied {
+    changes: Changes,
+    /// The options of the log that have changed.
+    levels: Vec<&'static str>,
+    /// Whether the configuration is the one that ran before.
+    is_same: bool,
+}
+
+impl Applied {
+    /// One line for each change.
+    fn lines(&self) -> Vec<String> {
+        let levels = self.levels.iter().map(|option| format!("changed {option}"));
+        lines(&self.changes).into_iter().chain(levels).collect()
+    }
+}
+
+/// The options whose change alters the levels of log lines.
+fn changed_levels(from: &Logs, to: &Logs) -> Vec<&'static str> {
+    let options = [
+        ("service::telemetry::logs::level", from.level != to.level),
+        ("service::telemetry::logs::levels", from.levels != to.levels),
+    ];
+    let changed = options.into_iter().filter(|(_, is_changed)| *is_changed);
+    changed.map(|(option, _)| option).collect()
+}
+
+/// One line for each changed component.
 fn lines(changes: &Changes) -> Vec<String> {
     let named = [
         ("added", &changes.added),
@@ -184,60 +227,13 @@ pub(super) fn record(succeeded: bool, at: SystemTime) {
     }
 }
 
-/// Logs which files `watch` reads. It may itself run before the log does.
-pub(super) fn log_watch(files: &[PathBuf]) {
-    if files.is_empty() {
-        tracing::warn!("`--watch-config` has nothing to watch: no `--config` is a file");
-        return;
-    }
-    let files: Vec<_> = files.iter().map(|file| file.display().to_string()).collect();
-    tracing::info!(
-        files = files.join(", "),
-        interval = ?LOOK,
-        "watching the files of the configuration"
-    );
-}
-
-/// Asks for a reload whenever the contents of a file change. It compares contents: a mounted ConfigMap changes by links.
-pub(super) async fn watch(files: Vec<PathBuf>, shared: Arc<Shared>) {
-    let mut known = read(&files).await;
-    let mut ticks = tokio::time::interval(LOOK);
-    loop {
-        ticks.tick().await;
-        let now = read(&files).await;
-        if now == known {
-            continue;
-        }
-        // Half-written files: the next look must find the same contents.
-        tokio::time::sleep(LOOK / 4).await;
-        let again = read(&files).await;
-        if again != now {
-            continue;
-        }
-        match shared.reloads.ask("--watch-config").await {
-            // The next look asks again.
-            Err(NotReloaded::Unsupported | NotReloaded::Busy) => {}
-            Err(NotReloaded::Stopping) => return,
-            Ok(_) => known = now,
-        }
-    }
-}
-
-/// The contents of the files; `None` for one that can't be read.
-async fn read(files: &[PathBuf]) -> Vec<Option<Vec<u8>>> {
-    let mut contents = Vec::new();
-    for file in files {
-        contents.push(tokio::fs::read(file).await.ok());
-    }
-    contents
-}
-
 #[cfg(test)]
 mod tests {
     use clap::Parser;
     use rustix::fs::{CWD, Mode, OFlags, mkfifoat};
 
     use super::*;
+    use crate::component::reloads::NotReloaded;
     use crate::config::Loader;
 
     #[derive(Parser)]

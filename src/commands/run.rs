@@ -10,6 +10,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use super::Failure;
 use super::load::{self, ConfigArgs, Loaded};
 use super::reload::{self, Reloader};
+use super::watch::{self, RuleContents};
 use crate::built::{COMMIT, DATE, VERSION};
 use crate::component::Shared;
 use crate::config::{ComponentId, Problem, Problems, Severity};
@@ -34,7 +35,7 @@ tidegate run --config gateway.yaml --set exporters.prometheus.endpoint=0.0.0.0:9
 pub struct RunArgs {
     #[command(flatten)]
     config: ConfigArgs,
-    /// Look at the files of the configuration every second, and apply what has changed
+    /// Look at the files of the configuration and its rule files every second, and apply what has changed
     #[arg(long)]
     watch_config: bool,
     /// Log everything, as with `service.telemetry.logs.level: debug`
@@ -62,18 +63,17 @@ impl RunArgs {
 /// The configuration has errors, the runtime can't start, or a component can't be built or started.
 pub fn run(args: &RunArgs) -> Result<(), Failure> {
     let mut loaded = load::load(&args.config)?;
-    if let Some(level) = args.level() {
-        loaded.plan.telemetry.logs.level = level;
-    }
+    loaded.override_level(args.level());
     let runtime = runtime()?;
     let shared = Arc::new(Shared::default());
     let files = args.watch_config.then(|| args.config.files());
     let served = runtime.block_on(async {
-        let watch = |files| tokio::spawn(reload::watch(files, shared.clone()));
-        let watching = files.clone().map(watch);
+        let spawn = |files| tokio::spawn(watch::watch(files, shared.clone()));
+        let watching = files.clone().map(spawn);
+        let watched = shared.clone();
         let until = async |signals: &mut Signals| {
             if let Some(files) = &files {
-                reload::log_watch(files);
+                watch::log_watch(files, &watched);
             }
             signals.stop().await;
         };
@@ -130,6 +130,7 @@ pub async fn serve(
         date = DATE,
         "starting tidegate"
     );
+    let rules = RuleContents::of(&loaded.plan);
     let mut graph = Graph::build(&loaded.plan, &shared).map_err(|errors| loaded.build_failed(errors))?;
     loaded.build_warned(std::mem::take(&mut graph.warnings));
     log_pipelines(&loaded.plan);
@@ -137,6 +138,7 @@ pub async fn serve(
     let config = std::mem::take(&mut loaded.shown);
     let overview = loaded.plan.overview(config, metrics.clone(), SystemTime::now());
     shared.overview.set(overview);
+    rules.watch(&shared);
     let telemetry = telemetry.start(&loaded.plan.telemetry, metrics, &shared).await?;
     loaded.log_warnings();
     let mut running = Running::start(graph, shared.clone(), drain).await?;

@@ -15,6 +15,7 @@ use crate::component::{
 use crate::config::{
     Class, Component, ComponentId, Decode, Document, Node, PipelineId, Problems, Reference, Span,
 };
+use crate::extensions::rules::RuleFiles;
 use crate::{connectors, exporters, extensions, processors, receivers, telemetry};
 
 /// The default time limit of a stop: within the 30 s that Kubernetes grants, with a margin for slow exits.
@@ -95,6 +96,16 @@ impl Plan {
         plan.check_levels(cx);
         super::outputs::check(&plan, document, cx);
         Some(plan)
+    }
+
+    /// The files beside those of the configuration whose contents belong to it: those of the `rules` extensions that run.
+    pub fn rule_files(&self) -> Vec<RuleFiles> {
+        let running = self
+            .extension_order
+            .iter()
+            .filter_map(|id| self.extensions.get(id));
+        let of_rules = running.filter(|planned| planned.factory.kind == extensions::rules::FACTORY.kind);
+        of_rules.map(|planned| RuleFiles::of(&planned.settings)).collect()
     }
 
     /// An overview for pages about the gateway itself. `config` is the source of the plan, without secrets. `built` is the

@@ -12,7 +12,7 @@ use tracing::level_filters::LevelFilter;
 use tracing_subscriber::filter::filter_fn;
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
-use tracing_subscriber::{EnvFilter, Layer};
+use tracing_subscriber::{EnvFilter, Layer, reload};
 
 use super::component_levels::{ComponentLevels, level_filter, named_component};
 use super::config::{Encoding, LogProcessor, Logs};
@@ -34,18 +34,15 @@ const CRATES: &[(&str, &str)] = &[
     ("receivers::prometheus", "tidegate_scrape"),
 ];
 
-/// Starts logging. `TIDEGATE_LOG` (directives of tracing's `EnvFilter`) overrides the configured level. A second
-/// call in a process has no effect.
-pub fn start_logs(config: &Logs) {
-    subscribe(config, None);
-}
-
-/// Starts logging to standard error and to the configured processors.
-pub(super) fn start(config: &Logs, resource: &Resource) -> Result<Option<Push>, String> {
+/// Starts logging to standard error and to the configured processors. `TIDEGATE_LOG` (directives of tracing's `EnvFilter`)
+/// overrides the configured levels. A second call in a process has no effect.
+pub(super) fn start(config: &Logs, resource: &Resource) -> Result<RunningLogs, String> {
     let pushes: Vec<_> = config.processors.iter().filter_map(LogProcessor::push).collect();
     if pushes.is_empty() {
-        start_logs(config);
-        return Ok(None);
+        return Ok(RunningLogs {
+            push: None,
+            set_levels: subscribe(config, None),
+        });
     }
     let mut provider = SdkLoggerProvider::builder().with_resource(resource.clone());
     for (batch, otlp) in pushes {
@@ -57,22 +54,82 @@ pub(super) fn start(config: &Logs, resource: &Resource) -> Result<Option<Push>, 
         provider = provider.with_log_processor(processor.build());
     }
     let provider = provider.build();
-    subscribe(config, Some(&provider));
-    Ok(Some(Push(provider)))
+    Ok(RunningLogs {
+        set_levels: subscribe(config, Some(&provider)),
+        push: Some(Push(provider)),
+    })
 }
 
-fn subscribe(config: &Logs, provider: Option<&SdkLoggerProvider>) {
-    let by_target = directives(config, LevelFilter::OFF);
-    // A directive can't be malformed: the check of the configuration has refused other characters.
-    let by_target = by_target.parse().unwrap_or_default();
-    let components = ComponentLevels::of(config, by_target);
-    let (filter, components) = if let Ok(filter) = EnvFilter::try_from_env("TIDEGATE_LOG") {
-        (filter, None)
-    } else {
+/// The levels of lines.
+struct Levels {
+    filter: EnvFilter,
+    components: Option<ComponentLevels>,
+}
+
+impl Levels {
+    fn of(config: &Logs) -> Self {
+        let by_target = directives(config, LevelFilter::OFF);
+        // A directive can't be malformed: the check of the configuration has refused other characters.
+        let by_target = by_target.parse().unwrap_or_default();
+        let components = ComponentLevels::of(config, by_target);
         let most_verbose = components.as_ref().map(ComponentLevels::most_verbose);
         let directives = directives(config, most_verbose.unwrap_or(LevelFilter::OFF));
-        (EnvFilter::new(directives), components)
+        Self {
+            filter: EnvFilter::new(directives),
+            components,
+        }
+    }
+
+    /// The layers that apply the levels. A line that no level allows costs as little as with fixed levels: its call site
+    /// remembers the answer until the next replacement.
+    fn replaceable<S: 'static, T: 'static>(self) -> Replaceable<S, T> {
+        let (filter, set_filter) = reload::Layer::new(self.filter);
+        let (components, set_components) = reload::Layer::new(self.components);
+        // A replacement fails only if this process had started to log before, by other layers.
+        let set = move |levels: Self| {
+            // Where components have levels, the filter alone lets too many lines pass. So these levels come first and go last.
+            if levels.components.is_some() {
+                let _ = set_components.reload(levels.components);
+                let _ = set_filter.reload(levels.filter);
+            } else {
+                let _ = set_filter.reload(levels.filter);
+                let _ = set_components.reload(levels.components);
+            }
+        };
+        Replaceable {
+            filter,
+            components,
+            set: Box::new(set),
+        }
+    }
+}
+
+/// Replaces the levels of lines.
+type SetLevels = Box<dyn Fn(Levels) + Send + Sync>;
+
+/// Layers for subscribers of these types, and the function that replaces their levels.
+struct Replaceable<S, T> {
+    filter: reload::Layer<EnvFilter, S>,
+    components: reload::Layer<Option<ComponentLevels>, T>,
+    set: SetLevels,
+}
+
+/// Starts to log. Returns the function that replaces the levels; `None`: `TIDEGATE_LOG` has set them.
+fn subscribe(config: &Logs, provider: Option<&SdkLoggerProvider>) -> Option<SetLevels> {
+    let from_environment = EnvFilter::try_from_env("TIDEGATE_LOG").ok();
+    let is_fixed = from_environment.is_some();
+    let levels = match from_environment {
+        Some(filter) => Levels {
+            filter,
+            components: None,
+        },
+        None => Levels::of(config),
     };
+    let Replaceable {
+        filter,
+        components,
+        set,
+    } = levels.replaceable();
     let lines = tracing_subscriber::fmt::layer()
         .with_writer(std::io::stderr)
         .with_ansi(has_colours());
@@ -90,6 +147,7 @@ fn subscribe(config: &Logs, provider: Option<&SdkLoggerProvider>) {
         .with(lines)
         .with(pushed)
         .try_init();
+    (!is_fixed).then_some(set)
 }
 
 /// The levels of targets. Those of the gateway are at least as verbose as `at_least`.
@@ -141,12 +199,35 @@ fn targets(name: &str) -> impl Iterator<Item = String> {
     std::iter::once(own).chain(crates)
 }
 
-/// The push of log records.
-pub(super) struct Push(SdkLoggerProvider);
+/// The logs of a gateway.
+#[derive(Default)]
+pub(super) struct RunningLogs {
+    push: Option<Push>,
+    /// `None`: the levels can't change.
+    set_levels: Option<SetLevels>,
+}
 
-impl Push {
+impl RunningLogs {
+    /// Logs by the levels of another configuration from now on, unless `TIDEGATE_LOG` has set them.
+    pub(super) fn set_levels(&self, config: &Logs) {
+        if let Some(set_levels) = &self.set_levels {
+            set_levels(Levels::of(config));
+        }
+    }
+
     /// Sends pending records, with a time limit.
     pub(super) async fn stop(self) {
+        if let Some(push) = self.push {
+            push.stop().await;
+        }
+    }
+}
+
+/// The push of log records.
+struct Push(SdkLoggerProvider);
+
+impl Push {
+    async fn stop(self) {
         let shutdown = tokio::task::spawn_blocking(move || self.0.shutdown_with_timeout(LAST_PUSH));
         // A failure needs no report: standard error has the records.
         let _ = tokio::time::timeout(LAST_PUSH, shutdown).await;
@@ -155,8 +236,64 @@ impl Push {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+
+    use tracing::{Event, Subscriber};
+    use tracing_subscriber::layer::Context;
+
     use super::*;
     use crate::telemetry::config::Level;
+
+    /// Counts the lines that pass.
+    #[derive(Clone, Default)]
+    struct Counted(Arc<AtomicUsize>);
+
+    impl<S: Subscriber> Layer<S> for Counted {
+        fn on_event(&self, _: &Event<'_>, _: Context<'_, S>) {
+            self.0.fetch_add(1, SeqCst);
+        }
+    }
+
+    #[test]
+    fn new_levels_hold_for_call_sites_that_have_logged_before() {
+        const COMPONENT: &str = "exporters::otlphttp/vendor";
+        let of = |level, of_component: Option<Level>| {
+            let levels = of_component.map(|level| (COMPONENT.to_owned(), level));
+            Levels::of(&Logs {
+                level,
+                levels: levels.into_iter().collect(),
+                ..Logs::default()
+            })
+        };
+        let Replaceable {
+            filter,
+            components,
+            set,
+        } = of(Level::Info, None).replaceable();
+        let counted = Counted::default();
+        let subscriber = tracing_subscriber::registry()
+            .with(filter)
+            .with(components)
+            .with(counted.clone());
+        tracing::subscriber::with_default(subscriber, || {
+            let passed = || {
+                tracing::debug!(target: "tidegate::delivery", component = COMPONENT, "of the component");
+                tracing::debug!(target: "tidegate::delivery", "of another");
+                counted.0.swap(0, SeqCst)
+            };
+            assert_eq!(passed(), 0);
+            for (level, of_component, expected) in [
+                (Level::Debug, None, 2),
+                (Level::Info, Some(Level::Debug), 1),
+                (Level::Debug, Some(Level::Error), 1),
+                (Level::Warn, None, 0),
+            ] {
+                set(of(level, of_component));
+                assert_eq!(passed(), expected, "{level:?} {of_component:?}");
+            }
+        });
+    }
 
     #[test]
     fn the_level_of_a_component_opens_the_targets_of_the_gateway_only() {

@@ -36,7 +36,7 @@ use crate::net::Endpoint;
 use component_gauges::{ComponentGauges, Noting};
 pub use component_levels::named_component;
 pub use config::TelemetryConfig;
-pub use logs::{refuses_colours, start_logs};
+pub use logs::refuses_colours;
 pub use owners::{OwnMetric, own_metrics};
 pub use process::{measure_heap, note_live_memory};
 
@@ -51,7 +51,7 @@ pub struct Prepared {
     resource: Resource,
     pages: Vec<(Endpoint, server::MetricsPage)>,
     pushes: Vec<push::Push>,
-    logs: Option<logs::Push>,
+    logs: logs::RunningLogs,
     gauges: Arc<ComponentGauges>,
 }
 
@@ -61,7 +61,7 @@ pub struct Telemetry {
     servers: Vec<server::MetricsServer>,
     pushers: Vec<push::Pusher>,
     spans: Option<spans::Spans>,
-    logs: Option<logs::Push>,
+    logs: logs::RunningLogs,
     tidier: Option<JoinHandle<()>>,
     publisher: Option<Arc<graph_metrics::MetricsPublisher>>,
     gauges: Arc<ComponentGauges>,
@@ -73,6 +73,11 @@ impl Telemetry {
         if let Some(publisher) = &self.publisher {
             publisher.set_graph(graph);
         }
+    }
+
+    /// Logs by the levels of this configuration from now on, unless `TIDEGATE_LOG` has set them.
+    pub fn set_log_levels(&self, config: &config::Logs) {
+        self.logs.set_levels(config);
     }
 
     /// Shows the gauges of components again that a reload has added. `added` has their paths.
@@ -197,9 +202,7 @@ impl Telemetry {
         if let Some(tidier) = self.tidier {
             tidier.abort();
         }
-        if let Some(logs) = self.logs {
-            logs.stop().await;
-        }
+        self.logs.stop().await;
     }
 }
 

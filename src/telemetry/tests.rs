@@ -8,6 +8,7 @@ use std::sync::Arc;
 use opentelemetry_sdk::Resource;
 
 use super::catalogue::{CATALOGUE, MetricKind, RENAMED, find};
+use super::logs::RunningLogs;
 use super::recorder::Renaming;
 use super::server::MetricsPage;
 use super::{Prepared, TelemetryConfig};
@@ -148,7 +149,7 @@ async fn the_error_of_a_port_in_use_names_the_reader_of_own_metrics() {
         resource: Resource::builder_empty().build(),
         pages: pages.collect(),
         pushes: Vec::new(),
-        logs: None,
+        logs: RunningLogs::default(),
         gauges: Arc::default(),
     };
     let shared = Shared::default();

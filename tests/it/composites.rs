@@ -157,12 +157,12 @@ fn commands_ask_what_a_gateway_holds() {
     scene.gateway.stop();
 }
 
-/// Sources the script for bash, and completes the third argument.
+/// Sources the script for bash, and completes the last argument.
 const COMPLETE: &str = r#"
 source <("$0" completion bash)
-COMP_WORDS=("$0" composites "$1" "$2")
-COMP_CWORD=3
-_tidegate_with_composites "$0" "$2" "$1"
+COMP_WORDS=("$0" "$@")
+COMP_CWORD=$#
+_tidegate_with_names "$0" "${COMP_WORDS[$#]}" "${COMP_WORDS[$# - 1]}"
 echo "${COMPREPLY[@]}"
 "#;
 
@@ -170,7 +170,7 @@ echo "${COMPREPLY[@]}"
 fn bash_completes_the_names_that_the_gateway_has() {
     let scene = start();
     let admin = format!("unix:{}", scene.path("admin.sock").display());
-    let complete = |arguments: [&str; 2], admin: &str| {
+    let complete = |arguments: &[&str], admin: &str| {
         let mut command = Command::new("bash");
         command
             .args(["-c", COMPLETE, env!("CARGO_BIN_EXE_tidegate")])
@@ -182,12 +182,19 @@ fn bash_completes_the_names_that_the_gateway_has() {
     };
     scene.send("queue:7|g|#model:m");
     wait_for(SOON, "the name", || {
-        (complete(["get", "de"], &admin) == "depth").then_some(())
+        (complete(&["composites", "get", "de"], &admin) == "depth").then_some(())
     });
-    assert_eq!(complete(["watch", "x"], &admin), "");
-    assert!(complete(["get", "--js"], &admin).contains("--json"));
+    assert_eq!(complete(&["composites", "watch", "x"], &admin), "");
+    assert!(complete(&["composites", "get", "--js"], &admin).contains("--json"));
+    assert_eq!(
+        complete(&["tap", ""], &admin),
+        "aggregate composite prometheus uds"
+    );
+    assert_eq!(complete(&["tap", "com"], &admin), "composite");
+    assert!(complete(&["tap", "--wh"], &admin).contains("--where"));
     let closed = format!("127.0.0.1:{}", free_port());
-    assert_eq!(complete(["get", "de"], &closed), "");
+    assert_eq!(complete(&["composites", "get", "de"], &closed), "");
+    assert_eq!(complete(&["tap", ""], &closed), "");
     scene.gateway.stop();
 }
 
@@ -197,13 +204,20 @@ fn the_script_for_fish_asks_the_gateway_with_functions_that_it_has() {
     let output = output.expect("it starts");
     let script = String::from_utf8_lossy(&output.stdout);
     assert!(script.contains("$words[1] composites ls --names"), "{script}");
-    for function in ["__fish_tidegate_composites", "__fish_tidegate_using_subcommand"] {
+    assert!(script.contains("$words[1] top --names"), "{script}");
+    for function in [
+        "__fish_tidegate_composites",
+        "__fish_tidegate_components",
+        "__fish_tidegate_using_subcommand",
+    ] {
         assert!(
             script.contains(&format!("\nfunction {function}\n")),
             "{function}: {script}"
         );
     }
     let asks = "__fish_seen_subcommand_from get watch\" -f -a \"(__fish_tidegate_composites)\"";
+    assert!(script.contains(asks), "{script}");
+    let asks = "__fish_tidegate_using_subcommand tap\" -f -a \"(__fish_tidegate_components)\"";
     assert!(script.contains(asks), "{script}");
 }
 

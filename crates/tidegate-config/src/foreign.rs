@@ -184,27 +184,70 @@ const KNOWN: &[ForeignComponent] = &[
     ),
     (
         OUT,
-        &[
-            "datadog",
-            "signalfx",
-            "googlecloud",
-            "coralogix",
-            "newrelic",
-            "splunkhec",
-            "awsemf",
-            "azuremonitor",
-            "dynatrace",
-            "sapm",
-        ],
-        "send OTLP: `otlphttp` with `vendor:` (see `tidegate components otlphttp`)",
+        &["datadog"],
+        "send OTLP: `otlphttp` with `vendor: datadog`, which `tidegate config convert` writes",
+    ),
+    (
+        OUT,
+        &["dynatrace"],
+        "send OTLP: `otlphttp` with `vendor: dynatrace`, which `tidegate config convert` writes",
+    ),
+    (
+        OUT,
+        &["newrelic"],
+        "send OTLP: `otlphttp` with `vendor: newrelic`, which `tidegate config convert` writes",
+    ),
+    (
+        OUT,
+        &["sapm", "signalfx"],
+        "send OTLP to Splunk Observability Cloud: `otlphttp` with `vendor: splunk`, which `tidegate config convert` writes",
+    ),
+    (
+        OUT,
+        &["splunkhec"],
+        "send OTLP to a Collector that has it: the preset `splunk` is for Splunk Observability Cloud, which is another product",
+    ),
+    (
+        OUT,
+        &["googlecloud"],
+        "send OTLP: `otlphttp` with `vendor: google_cloud`, and a token by `bearertokenauth`",
+    ),
+    (
+        OUT,
+        &["azuremonitor"],
+        "send OTLP: `otlphttp` with `vendor: azure`, and a token by `bearertokenauth`",
+    ),
+    (
+        OUT,
+        &["awsxray"],
+        "send OTLP to X-Ray: `otlphttp` with `vendor: aws`, and `sigv4auth` with `service: xray`",
+    ),
+    (
+        OUT,
+        &["awscloudwatchlogs"],
+        "send OTLP to CloudWatch: `otlphttp` with `vendor: aws`, `headers` with the log group and the log stream, and \
+         `sigv4auth` with `service: logs`",
+    ),
+    (
+        OUT,
+        &["awsemf"],
+        "send OTLP to CloudWatch: `otlphttp` with `vendor: aws`, and `sigv4auth`; for log lines in EMF, keep a Collector",
+    ),
+    (
+        OUT,
+        &["coralogix"],
+        "send OTLP: `otlp` or `otlphttp` with the OTLP endpoint of its domain, and its key in `headers`",
+    ),
+    (
+        OUT,
+        &["loki"],
+        "send OTLP, which Loki 3 takes: `otlphttp` with `endpoint: http://HOST:3100/otlp`",
     ),
     (
         OUT,
         &[
-            "loki",
             "elasticsearch",
             "clickhouse",
-            "awsxray",
             "awss3",
             "googlemanagedprometheus",
             "otelarrow",
@@ -265,4 +308,11 @@ pub fn instead(class: Class, kind: &str) -> Option<&'static str> {
     let of_class =
         |(classes, kinds, _): &&ForeignComponent| classes.contains(&class) && kinds.contains(&kind.as_str());
     KNOWN.iter().find(of_class).map(|(_, _, instead)| *instead)
+}
+
+/// The types of a class that tidegate does not have, without underscores, each with its replacement.
+pub fn foreign_components(class: Class) -> impl Iterator<Item = (&'static str, &'static str)> {
+    let of_class = move |(classes, ..): &&'static ForeignComponent| classes.contains(&class);
+    let rows = KNOWN.iter().filter(of_class);
+    rows.flat_map(|(_, kinds, instead)| kinds.iter().map(move |kind| (*kind, *instead)))
 }

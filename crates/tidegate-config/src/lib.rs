@@ -42,7 +42,7 @@ pub use check::Registry;
 pub use decode::{Decode, TypeHelp, wrong_type};
 pub use difference::differences;
 pub use document::{Component, Document, Pipeline, Reference, Service};
-pub use foreign::instead;
+pub use foreign::{foreign_components, instead};
 pub use format::format_text;
 pub use id::{Class, ComponentId, IdError, PipelineId};
 pub use load::{Loaded, Loader};

@@ -8,8 +8,10 @@ mod snapshot;
 mod tests;
 mod view;
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
+use serde_json::Value;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
 use tokio::time::{MissedTickBehavior, interval, timeout};
@@ -37,6 +39,9 @@ pub struct TopArgs {
     /// Begin with the edges between components instead of the components
     #[arg(long)]
     edges: bool,
+    /// Print the names that `tidegate tap` takes, those that a shell needs not quote, and exit
+    #[arg(long, hide = true)]
+    names: bool,
     #[command(flatten)]
     place: GatewayArgs,
 }
@@ -75,7 +80,40 @@ pub fn run(args: &TopArgs) -> Result<(), Failure> {
     if *args.interval < Duration::from_millis(100) {
         return Err(Failure::Message("--interval: must be at least 100ms".to_owned()));
     }
+    if args.names {
+        return client::run(&args.place, list_names);
+    }
     client::run(&args.place, |client| show(args, client))
+}
+
+async fn list_names(client: Client) -> Result<(), Failure> {
+    for name in names(&client.data(PATH, &[]).await?) {
+        print_line!("{name}");
+    }
+    Ok(())
+}
+
+/// The ids of components, and the paths of ids that several classes have.
+fn names(page: &Value) -> BTreeSet<String> {
+    let mut classes = BTreeMap::<&str, BTreeSet<&str>>::new();
+    for component in page["components"].as_array().into_iter().flatten() {
+        if let (Some(class), Some(id)) = (component["class"].as_str(), component["id"].as_str()) {
+            classes.entry(id).or_default().insert(class);
+        }
+    }
+    let is_plain = |id: &str| {
+        id.bytes()
+            .all(|byte| byte.is_ascii_alphanumeric() || b"_.-/".contains(&byte))
+    };
+    let mut names = BTreeSet::new();
+    for (id, classes) in classes.into_iter().filter(|(id, _)| is_plain(id)) {
+        if classes.len() == 1 {
+            names.insert(id.to_owned());
+        } else {
+            names.extend(classes.into_iter().map(|class| format!("{class}s::{id}")));
+        }
+    }
+    names
 }
 
 async fn show(args: &TopArgs, client: Client) -> Result<(), Failure> {

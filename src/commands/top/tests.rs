@@ -6,10 +6,10 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use super::TopState;
 use super::edges::edge_table;
 use super::snapshot::GraphSnapshot;
 use super::view::{SortColumn, short, table};
+use super::{TopState, names};
 use crate::commands::terminal::screen;
 
 fn page(time: f64, instance: &str, items: u64, ids: &[String]) -> Value {
@@ -31,6 +31,14 @@ fn page(time: f64, instance: &str, items: u64, ids: &[String]) -> Value {
 
 fn ids(count: usize) -> Vec<String> {
     (0..count).map(|at| format!("file/{at}")).collect()
+}
+
+#[test]
+fn names_are_ids_and_paths_of_ids_that_two_classes_have() {
+    let ids = ["otlp", "file/a", "file/b c"].map(str::to_owned);
+    let names = names(&page(1.0, "a", 1, &ids));
+    let names: Vec<_> = names.iter().map(String::as_str).collect();
+    assert_eq!(names, ["exporters::otlp", "file/a", "receivers::otlp"]);
 }
 
 fn cells(line: &str) -> Vec<&str> {

@@ -4,14 +4,15 @@
 
 use std::collections::BTreeMap;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use tidegate_engine::Key;
 use tidegate_promql::{HistoryLimits, Millis, show_duration};
 use tidegate_rules::{ReachError, RuleDefinition, RuleGroup, parse_rules, reach};
 
-use crate::component::files;
+use super::config::RulesConfig;
+use crate::component::{Settings, files};
 use crate::config::{ByteSize, Problems};
 
 /// The largest rule file, in bytes.
@@ -27,6 +28,42 @@ const PRESENT_MS: Millis = 2000;
 /// many, so a smaller history refuses most series of the rule. The limit of the history reserves nothing: a gateway with fewer
 /// series may set it as high without a cost.
 const SERIES: usize = 100;
+
+/// The keys of the contents of files, by their paths; `None` for a file that can't be read.
+pub type ContentKeys = BTreeMap<PathBuf, Option<Key>>;
+
+/// The files whose contents belong to the options of a `rules` extension.
+#[derive(Clone)]
+pub struct RuleFiles(Arc<RulesConfig>);
+
+impl RuleFiles {
+    /// The files of these options, which [`super::FACTORY`] has decoded.
+    pub fn of(settings: &Settings) -> Self {
+        Self(settings.get())
+    }
+
+    /// The paths and globs of the files.
+    pub fn globs(&self) -> &[String] {
+        &self.0.files
+    }
+
+    /// Reads the files. It holds one at a time. If there are more than a gateway accepts, the last ones are missing.
+    pub fn keys(&self) -> ContentKeys {
+        let globs = self.globs().iter().filter_map(|pattern| glob::glob(pattern).ok());
+        let mut keys = ContentKeys::new();
+        for path in globs.flatten() {
+            let path = path.unwrap_or_else(|error| error.path().to_owned());
+            keys.entry(path).or_insert_with_key(|path| {
+                let bytes = files::read(path, MAX_FILE_BYTES).ok()?;
+                Some(Key::of_value(&bytes))
+            });
+            if keys.len() > MAX_FILES {
+                break;
+            }
+        }
+        keys
+    }
+}
 
 /// The texts of the files, by their names.
 type RuleTexts = BTreeMap<String, String>;
@@ -232,6 +269,7 @@ fn read_file(path: &Path) -> io::Result<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::component::testing::settings;
 
     const RULES: &str = "groups:
 - name: web
@@ -260,6 +298,29 @@ mod tests {
         assert!(!rules.is_outdated(&globs));
         std::fs::write(directory.path().join("a.yaml"), "groups: []").unwrap();
         assert!(rules.is_outdated(&globs));
+    }
+
+    #[test]
+    fn files_that_change_appear_or_go_have_other_keys() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = |name: &str| directory.path().join(name);
+        let options = format!("files: [{:?}, {:?}]", path("*.yaml"), path("[ab].yaml"));
+        let files = RuleFiles::of(&settings::<RulesConfig>(&options));
+        assert_eq!(files.keys(), ContentKeys::new());
+        std::fs::write(path("a.yaml"), "groups: []").unwrap();
+        let first = files.keys();
+        assert_eq!(first.len(), 1);
+        assert_eq!(files.keys(), first);
+        std::fs::write(path("a.yaml"), "{groups: []}").unwrap();
+        let changed = files.keys();
+        assert_ne!(changed, first);
+        std::fs::create_dir(path("b.yaml")).unwrap();
+        let with_directory = files.keys();
+        assert_eq!(with_directory.get(&path("b.yaml")), Some(&None));
+        std::fs::remove_dir(path("b.yaml")).unwrap();
+        assert_eq!(files.keys(), changed);
+        std::fs::remove_file(path("a.yaml")).unwrap();
+        assert_eq!(files.keys(), ContentKeys::new());
     }
 
     #[test]

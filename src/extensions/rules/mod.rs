@@ -36,6 +36,7 @@ use self::alertmanager::{UnsentAlerts, count_unsent};
 use self::config::RulesConfig;
 use self::engine::RuleEngine;
 use self::files::LoadedRules;
+pub use self::files::{ContentKeys, RuleFiles};
 use self::group::{GroupRun, LeftGroup};
 use self::orphans::Orphans;
 use self::saved::{AlertsFile, NotKept};

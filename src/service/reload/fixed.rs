@@ -31,10 +31,24 @@ pub fn parts_that_need_a_restart(plan: &Plan) -> Vec<String> {
     parts.extend(receivers.map(|id| path(Class::Receiver, id)));
     let exporters = plan.exporters.keys().filter(of_cluster);
     parts.extend(exporters.map(|id| path(Class::Exporter, id)));
-    if plan.telemetry_options.is_some() {
+    if fixed_telemetry(plan).is_some() {
         parts.push("service::telemetry".to_owned());
     }
     parts
+}
+
+/// The options of `service::telemetry` that can't change: all but the levels of the log. `None`: the defaults.
+fn fixed_telemetry(plan: &Plan) -> Option<Node> {
+    let is_empty = |node: &Node| node.is_null() || node.as_map().is_some_and(<[_]>::is_empty);
+    let mut options = plan.telemetry_options.clone()?;
+    if let Some(logs) = options.get_mut("logs") {
+        logs.take("level");
+        logs.take("levels");
+        if is_empty(logs) {
+            options.take("logs");
+        }
+    }
+    Some(options).filter(|options| !is_empty(options))
 }
 
 /// Whether an extension of this plan can't change.
@@ -69,9 +83,9 @@ fn fixed_user<'a>(from: &'a Plan, id: &ComponentId) -> Option<&'a ComponentId> {
 /// # Errors
 /// The name of the first such part.
 pub(super) fn check(from: &Plan, to: &Plan) -> Result<(), ReloadError> {
-    if from.telemetry_options != to.telemetry_options {
-        let (old, new) = (from.telemetry_options.as_ref(), to.telemetry_options.as_ref());
-        let changed = differences("service::telemetry", old, new);
+    let (old, new) = (fixed_telemetry(from), fixed_telemetry(to));
+    if old != new {
+        let changed = differences("service::telemetry", old.as_ref(), new.as_ref());
         // Keys in another order are a change too.
         let changed = match changed.as_slice() {
             [] => "service::telemetry".to_owned(),
@@ -125,6 +139,31 @@ exporters: {partials: {cluster: cluster, producer: a}}
 service:
   extensions: [health_check, bearertokenauth, admin, cluster]
   pipelines: {metrics: {receivers: [nop], exporters: [partials]}}";
+
+    #[test]
+    fn levels_of_the_log_change_without_a_restart_and_its_encoding_does_not() {
+        let of = |telemetry: &str| plan(&format!("{YAML}\n  telemetry: {telemetry}"));
+        let plain = plan(YAML);
+        for levels in [
+            "{logs: {level: debug}}",
+            "{logs: {level: warn, levels: {\"receivers::nop\": debug}}}",
+            "{logs: {}}",
+        ] {
+            let other = of(levels);
+            assert!(check(&plain, &other).is_ok(), "{levels}");
+            assert!(check(&other, &plain).is_ok(), "{levels}");
+            let named = parts_that_need_a_restart(&other);
+            assert_eq!(named, parts_that_need_a_restart(&plain), "{levels}");
+        }
+        let from = of("{logs: {level: info, encoding: json}}");
+        let named = parts_that_need_a_restart(&from);
+        assert!(named.contains(&"service::telemetry".to_owned()), "{named:?}");
+        assert!(check(&from, &of("{logs: {encoding: json, levels: {h2: warn}}}")).is_ok());
+        let refused = check(&from, &of("{logs: {level: debug, encoding: console}}"));
+        let refused = refused.unwrap_err().to_string();
+        let expected = "service::telemetry::logs::encoding can't change";
+        assert!(refused.starts_with(expected), "{refused}");
+    }
 
     #[test]
     fn every_part_that_a_reload_refuses_is_named_before() {

@@ -3,6 +3,7 @@
 //! Ways to ask for a reload, and what they answer.
 
 use super::*;
+use std::path::Path;
 
 #[test]
 fn a_post_reloads_for_clients_that_authenticate() {
@@ -100,5 +101,60 @@ fn watched_files_are_applied_when_they_change() {
         result["changed"],
         serde_json::json!(["added processors::attributes@metrics"])
     );
+    live.gateway.stop();
+}
+
+#[test]
+fn watched_rule_files_are_applied_when_they_change_appear_or_go() {
+    let (ports, sink) = (ports(), OtlpSink::start());
+    let config = config(ports, &sink.endpoint(), BASE)
+        .replace(
+            "extensions: {admin: {",
+            "extensions: {rules: {files: [\"rules/*.yaml\"]}, admin: {",
+        )
+        .replace("[health_check, admin]", "[health_check, admin, rules]");
+    let mut gateway = Gateway::start_with(&config, |command| {
+        command.arg("--watch-config");
+    });
+    let line = gateway.wait_for_log("watching the files of the configuration");
+    assert!(line.contains("rules/*.yaml"), "{line}");
+    let live = Live {
+        gateway,
+        admin: ports.admin,
+    };
+    let directory = live.gateway.path("rules");
+    fs::create_dir(&directory).expect("a directory of the test");
+    let [first, second] = ["a.yaml", "b.yaml"].map(|name| directory.join(name));
+    let rules = |name: &str| format!("groups: [{{name: {name}, rules: [{{record: {name}, expr: up}}]}}]");
+    let write = |path: &Path, text: &str| fs::write(path, text).expect("a file of the test");
+    let mut reloads = 0;
+    let mut reloaded = |change: &dyn Fn()| {
+        change();
+        reloads += 1;
+        let result = wait_for(SOON, "the change is applied", || {
+            let past = live.reloads();
+            (past.len() == reloads).then(|| past[0].clone())
+        });
+        assert_eq!(result["cause"], "--watch-config");
+        result
+    };
+    for change in [
+        &(|| write(&first, &rules("one"))) as &dyn Fn(),
+        &|| write(&first, &rules("two")),
+        &|| write(&second, &rules("three")),
+        &|| fs::remove_file(&second).expect("a file of the test"),
+    ] {
+        let result = reloaded(change);
+        assert_eq!(result["success"], true, "{result}");
+        let changed = result["changed"].to_string();
+        assert!(changed.contains("rebuilt extensions::rules"), "{changed}");
+    }
+    // It asks once: the reload of the next change is the next one in the list.
+    let refused = reloaded(&|| write(&second, "groups: [{name: a, rules: [{record: r, expr: sum(}]}]"));
+    assert_eq!(refused["success"], false, "{refused}");
+    let error = refused["error"].to_string();
+    assert!(error.contains("b.yaml:1"), "{error}");
+    let mended = reloaded(&|| write(&second, &rules("three")));
+    assert_eq!(mended["success"], true, "{mended}");
     live.gateway.stop();
 }

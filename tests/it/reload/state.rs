@@ -38,6 +38,76 @@ fn gauges_of_removed_components_end_and_their_counts_stay() {
     live.gateway.stop();
 }
 
+/// A line of debug about the start of a processor.
+const STARTING: &str = "starting component=processors::attributes@metrics";
+
+/// A configuration with options of the gateway's own telemetry.
+fn with_telemetry(config: &str, options: &str) -> String {
+    format!("{config}  telemetry: {{{options}}}\n")
+}
+
+#[test]
+fn the_level_of_the_command_line_outlasts_reloads() {
+    let (ports, sink) = (ports(), OtlpSink::start());
+    let plain = config(ports, &sink.endpoint(), BASE);
+    let more = plain.replace("processors: []", "processors: [attributes]");
+    let gateway = Gateway::start_with(&plain, |command| {
+        command.arg("--verbose");
+    });
+    let live = Live {
+        gateway,
+        admin: ports.admin,
+    };
+    let level = "logs: {level: warn}";
+    let changed = live.applies(&with_telemetry(&plain, level));
+    assert!(changed.is_empty(), "{changed:?}");
+    live.applies(&with_telemetry(&more, level));
+    wait_until(SOON, "the log has a line of debug", || {
+        live.gateway.stderr().find(STARTING).is_some()
+    });
+    live.gateway.stop();
+}
+
+/// A failed reload leaves the level of the log as it is, whatever else its configuration changes.
+#[test]
+fn the_level_of_the_log_changes_with_a_reload_that_succeeds() {
+    const LEVEL: &str = "changed service::telemetry::logs::level";
+    let (ports, sink) = (ports(), OtlpSink::start());
+    let plain = config(ports, &sink.endpoint(), BASE);
+    let more = plain.replace("processors: []", "processors: [attributes]");
+    let debug = |config: &str| with_telemetry(config, "logs: {level: debug}");
+    let live = Live::start(ports.admin, &plain);
+    let logged = |part: &str| live.gateway.stderr().text().matches(part).count();
+    let mut reloads = 0;
+    // What a reload changes, and how often the processor has started with a line of debug so far.
+    let mut applied = |config: &str| {
+        let changed = live.applies(config);
+        reloads += 1;
+        wait_until(SOON, "the log has the reload", || {
+            logged("the new configuration runs") == reloads
+        });
+        (changed.join(", "), logged(STARTING))
+    };
+    let expected = |changed: &str, lines: usize| (changed.to_owned(), lines);
+    let (added, removed) = (
+        "added processors::attributes@metrics",
+        "removed processors::attributes@metrics",
+    );
+    assert_eq!(applied(&more), expected(added, 0));
+    let why = live.refuses(&with_telemetry(&more, "logs: {level: debug}, resource: {a: b}"));
+    let part = "service::telemetry::resource can't change while the gateway runs";
+    assert!(why.contains(part), "{why}");
+    assert_eq!(applied(&plain), expected(removed, 0));
+    assert_eq!(applied(&more), expected(added, 0));
+    assert_eq!(applied(&debug(&more)), expected(LEVEL, 0));
+    assert_eq!(applied(&debug(&plain)), expected(removed, 0));
+    assert_eq!(applied(&debug(&more)), expected(added, 1));
+    assert_eq!(applied(&more), expected(LEVEL, 1));
+    assert_eq!(applied(&plain), expected(removed, 1));
+    assert_eq!(applied(&more), expected(added, 1));
+    live.gateway.stop();
+}
+
 /// The vendor's address is wrong. The operator mends it: the queue goes to the right address.
 #[test]
 fn a_queue_follows_the_mended_address_of_its_vendor() {

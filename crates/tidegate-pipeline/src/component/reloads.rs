@@ -23,7 +23,7 @@ pub struct ReloadResult {
     pub at: SystemTime,
     /// What asked for it: `SIGHUP`, `POST /-/reload`, `--watch-config`.
     pub cause: &'static str,
-    /// The components that were built again, added or removed.
+    /// The components that were built again, added or removed, and the other options that changed.
     pub changed: Vec<String>,
     /// Whether the configuration is the one that ran before.
     pub is_same: bool,

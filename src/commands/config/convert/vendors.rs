@@ -32,6 +32,11 @@ const EXPORTERS: &[VendorExporter] = &[
         key: &["api_token"],
     },
     VendorExporter {
+        kind: "newrelic",
+        vendor: VendorName::NewRelic,
+        key: &["apikey"],
+    },
+    VendorExporter {
         kind: "sapm",
         vendor: VendorName::Splunk,
         key: &["access_token"],
@@ -50,7 +55,16 @@ const DATADOG_SITE: &str = "datadoghq.com";
 const CARRIED: &[&str] = &["proxy_url", "retry_on_failure", "sending_queue", "timeout", "tls"];
 
 /// Options that say where the account is.
-const LOCATIONS: &[&str] = &["api_url", "endpoint", "ingest_url", "realm", "site"];
+const LOCATIONS: &[&str] = &[
+    "api_url",
+    "endpoint",
+    "host_override",
+    "ingest_url",
+    "metrics_host_override",
+    "realm",
+    "site",
+    "spans_host_override",
+];
 
 /// Replaces the exporters of vendors, here and in pipelines.
 pub(super) fn replace(root: &mut Node, report: &mut Report) {
@@ -123,18 +137,26 @@ impl VendorExporter {
         if let Some(endpoint) = self.usual_endpoint(options) {
             message += &format!(", for example {endpoint}");
         }
+        if self.vendor == VendorName::NewRelic {
+            message += "; that endpoint needs a license key, not an insert key";
+        }
         report.add_change(options, message);
         node
     }
 
-    /// The OTLP endpoint of the site that the options name. `None`: they do not tell it.
+    /// The OTLP endpoint of the site that the options name, or those of the vendor. `None`: nothing tells it.
     fn usual_endpoint(&self, options: &Node) -> Option<String> {
-        if self.vendor != VendorName::Datadog {
-            return None;
+        match self.vendor {
+            VendorName::Datadog => {
+                let site = options.get("api").and_then(|api| api.get("site"));
+                let site = site.map_or(Some(DATADOG_SITE), Node::as_str)?;
+                (!site.contains('$')).then(|| format!("https://otlp.{site}"))
+            }
+            VendorName::NewRelic => {
+                Some("https://otlp.nr-data.net, or https://otlp.eu01.nr-data.net in the EU".to_owned())
+            }
+            _ => None,
         }
-        let site = options.get("api").and_then(|api| api.get("site"));
-        let site = site.map_or(Some(DATADOG_SITE), Node::as_str)?;
-        (!site.contains('$')).then(|| format!("https://otlp.{site}"))
     }
 
     /// Reports the options of the map that has the key.
@@ -152,5 +174,49 @@ fn report_option(name: &str, value: &Node, variable: &str, report: &mut Report) 
         report.add_change(value, format!("converted: the variable {variable} stands for it"));
     } else {
         report.add(value, "not in tidegate: use the options of `otlphttp`");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::{Class, foreign_components, instead};
+    use crate::exporters::vendor::VENDORS;
+
+    /// The vendor that a text names.
+    fn named_vendor(text: &str) -> Option<&str> {
+        let (_, rest) = text.split_once("`vendor: ")?;
+        rest.split('`').next()
+    }
+
+    #[test]
+    fn replacements_name_presets_that_exist() {
+        let is_known = |name: &str| VENDORS.iter().any(|vendor| vendor.name.as_str() == name);
+        for (kind, text) in Class::ALL.into_iter().flat_map(foreign_components) {
+            let vendor = named_vendor(text);
+            assert_eq!(text.contains("vendor:"), vendor.is_some(), "{kind}: {text}");
+            assert!(vendor.is_none_or(is_known), "{kind}: {text}");
+        }
+    }
+
+    #[test]
+    fn replacements_of_exporters_are_of_the_same_product() {
+        for (kind, expected) in [
+            ("awscloudwatchlogs", Some("aws")),
+            ("awsemf", Some("aws")),
+            ("awsxray", Some("aws")),
+            ("azuremonitor", Some("azure")),
+            ("coralogix", None),
+            ("googlecloud", Some("google_cloud")),
+            ("loki", None),
+            ("splunk_hec", None),
+        ] {
+            let text = instead(Class::Exporter, kind).unwrap();
+            assert_eq!(named_vendor(text), expected, "{kind}: {text}");
+        }
+        for exporter in EXPORTERS {
+            let text = instead(Class::Exporter, exporter.kind).unwrap();
+            assert_eq!(named_vendor(text), Some(exporter.vendor.as_str()), "{text}");
+        }
     }
 }

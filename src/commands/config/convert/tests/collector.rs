@@ -203,6 +203,34 @@ service: {pipelines: {metrics: {receivers: [nop], exporters: [datadog/eu]}}}
 }
 
 #[test]
+fn the_exporter_of_new_relic_names_the_endpoints_and_the_kind_of_key() {
+    let (output, report) = of_collector(
+        "receivers: {nop: }
+exporters: {newrelic: {apikey: \"${env:NEW_RELIC_KEY}\", timeout: 30s, metrics_host_override: metric-api.eu.newrelic.com}}
+service: {pipelines: {metrics: {receivers: [nop], exporters: [newrelic]}}}
+",
+    );
+    has_all(
+        &output,
+        &[
+            "  otlphttp/newrelic:\n    endpoint: \"${env:NEWRELIC_OTLP_ENDPOINT}\"\n    vendor: newrelic\n    \
+             api_key: \"${env:NEW_RELIC_KEY}\"\n    timeout: ",
+            "- otlphttp/newrelic",
+        ],
+    );
+    has_all(
+        &report,
+        &[
+            "exporters::newrelic: converted to `otlphttp/newrelic` with `vendor: newrelic`: set the variable \
+             NEWRELIC_OTLP_ENDPOINT to the OTLP endpoint of the account, for example https://otlp.nr-data.net, \
+             or https://otlp.eu01.nr-data.net in the EU; that endpoint needs a license key, not an insert key",
+            "exporters::newrelic::metrics_host_override: converted: the variable NEWRELIC_OTLP_ENDPOINT",
+        ],
+    );
+    assert_eq!(report.lines().count(), 2, "{report}");
+}
+
+#[test]
 fn connectors_without_a_second_end_go_with_their_pipelines() {
     let (output, report) = of_collector(
         "receivers: {nop: , zipkin: }
