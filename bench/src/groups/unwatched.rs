@@ -161,10 +161,11 @@ impl OpenTap {
         let Some(reading) = self.reading else {
             return Ok(());
         };
-        match reading.join().map_err(|_| "the client of the tap panicked")?? {
-            bytes if bytes < SHOWN => Err(format!("the tap showed only {bytes} bytes").into()),
-            _ => Ok(()),
+        let bytes = reading.join().map_err(|_| "the client of the tap panicked")??;
+        if bytes < SHOWN {
+            return Err(format!("the tap showed only {bytes} bytes").into());
         }
+        Ok(())
     }
 }
 
