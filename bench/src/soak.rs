@@ -3,48 +3,58 @@
 //! A long run under everything at once, that looks for what short tests can't see: memory that grows, events that
 //! vanish, counters that fall.
 //!
-//! Agents come, restart with other versions and go; an OTLP client pushes to a peer that is down a third of the time;
-//! StatsD lines arrive, and the gateway scrapes its own metrics. At the end every event that was in a ring must have been
-//! served, every point that was pushed must have been delivered, and memory must have stayed where it was.
+//! Agents come, restart with other versions and go; OTLP clients push by HTTP and gRPC to a peer that is down a third of the
+//! time; StatsD lines arrive, and the gateway scrapes its own metrics. At the end every event that was in a ring and every
+//! StatsD line must have been served, every point that was pushed must have been delivered, and memory must have stayed
+//! where it was. Meanwhile, no counter may fall or end, on the page and among the gateway's own metrics.
 //!
-//! With reloads, the configuration of rings, OTLP and scrapes changes 100 times a minute meanwhile. No connection of the
-//! pushing client may be cut, and no request that is open during a reload may wait long for its answer.
+//! With reloads, the configuration of rings, OTLP and scrapes changes 100 times a minute meanwhile. The connection of the
+//! client with HTTP may not be cut, and no request that is open during a reload may wait long for its answer.
 
 mod answers;
+mod counters;
 mod load;
 mod peer;
 mod reloads;
 
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::BenchError;
-use crate::gateway::Gateway;
+use crate::gateway::{Gateway, free_port};
 use crate::groups::agents;
 use crate::http;
 use crate::progress::LongTask;
 use answers::AnswerTimes;
+use counters::WatchedPages;
 use load::{Agents, Pushes};
 use peer::Peer;
 
-/// Between two looks.
+/// Between two looks at memory.
 const LOOK: Duration = Duration::from_secs(5);
+/// Between two looks at all counters.
+const COUNTER_LOOK: Duration = Duration::from_millis(500);
+/// With reloads, the longest time until a page answers and has all its counters. A listener that changes closes for some
+/// milliseconds, and its successor answers when all components of its page run.
+const RELOAD_PATIENCE: Duration = Duration::from_secs(5);
 /// Memory is compared from this part of the run on: tables, pools and the allocator have their size by then.
 const WARM: f64 = 0.3;
 /// The most growth of memory after that.
 const GROWTH_MIB: f64 = 6.0;
 /// After this time, the contents of queues and rings at the end are delivered.
 const DRAIN: Duration = Duration::from_secs(30);
+/// The counter of the transfers of all rings.
+const TRANSFERS: &str = "nixl_node_tx_requests_num_total";
 /// The most that the p99 of answers to OTLP requests during reloads may be, in milliseconds.
 const ANSWER_MS: f64 = 50.0;
 
 const CONFIG: &str = r#"
 receivers:
   nixl: {directories: ["RINGS"]}
-  otlp: {protocols: {http: {endpoint: "127.0.0.1:OTLP"}}}
+  otlp: {protocols: {http: {endpoint: "127.0.0.1:OTLP"}, grpc: {endpoint: "127.0.0.1:GRPC"}}}
   uds: {datagram: {path: "RINGS/.statsd.sock"}}
   prometheus:
     config:
@@ -76,28 +86,55 @@ service:
 pub(crate) fn run(binary: &Path, time: Duration, with_reloads: bool) -> Result<(), BenchError> {
     let directory = agents::directory()?;
     let peer = Peer::start()?;
-    let (own, otlp) = (crate::gateway::free_port()?, crate::gateway::free_port()?);
+    let (own, otlp, grpc) = (free_port()?, free_port()?, free_port()?);
+    let statsd = directory.path().join(".statsd.sock");
     let config = CONFIG
         .replace("RINGS", &directory.path().display().to_string())
         .replace("PEER", &peer.port().to_string())
         .replace("OTLP", &otlp.to_string())
+        .replace("GRPC", &grpc.to_string())
         .replace("OWN", &own.to_string());
     let mut gateway = Gateway::start(binary, &config)?;
     gateway.first_scrape()?;
+    let patience = if with_reloads {
+        RELOAD_PATIENCE
+    } else {
+        Duration::ZERO
+    };
+    let own_metrics = http::Scraper::connect(own, "/metrics")?;
+    let mut pages = WatchedPages::new(gateway.scraper()?, own_metrics, patience);
     let end = Instant::now() + time;
-    let over = || Instant::now() >= end;
+    let has_failed = AtomicBool::new(false);
+    let over = || Instant::now() >= end || has_failed.load(Relaxed);
     let looks = thread::scope(|scope| {
         let agents = scope.spawn(|| Agents::new(directory.path())?.run(over));
-        let pushes = scope.spawn(|| Pushes::new(otlp, directory.path().join(".statsd.sock")).run(over));
+        let pushes = scope.spawn(|| Pushes::new(otlp).run(over));
+        let pushes_by_grpc = scope.spawn(|| load::push_by_grpc(grpc, over));
+        let lines = scope.spawn(|| load::send_lines(&statsd, over));
         let reloading = with_reloads.then(|| scope.spawn(|| reloads::run(&gateway, &config, own, over)));
-        let looks = check_until(&gateway, end, with_reloads)?;
-        let written = agents.join().map_err(|_| "the agents panicked")??;
-        let pushed = pushes.join().map_err(|_| "the pushing client panicked")??;
+        let looks = check_until(&gateway, &mut pages, end);
+        has_failed.store(looks.is_err(), Relaxed);
+        let written = agents.join().map_err(|_| "the agents panicked")?;
+        let pushed = pushes.join().map_err(|_| "the client with HTTP panicked")?;
+        let by_grpc = pushes_by_grpc
+            .join()
+            .map_err(|_| "the client with gRPC panicked")?;
+        let lines = lines.join().map_err(|_| "the client with StatsD panicked")?;
         let reloaded = reloading.map(|reloading| reloading.join().map_err(|_| "the reloads panicked"));
-        Ok::<_, BenchError>((looks, written, pushed, reloaded.transpose()?.transpose()?))
+        let reloaded = reloaded.transpose()?;
+        // What was seen on the pages is the cause of what follows from it.
+        let looks = looks?;
+        Ok::<_, BenchError>((looks, written?, pushed?, by_grpc?, lines?, reloaded.transpose()?))
     })?;
-    let (looks, written, pushed, reloaded) = looks;
-    wait_for_delivery(&gateway, &peer, written.requests, pushed.points)?;
+    let (looks, written, pushed, by_grpc, datagrams, reloaded) = looks;
+    let (points_by_grpc, pushed) = (by_grpc.points, pushed.and(by_grpc));
+    let sent = Delivered {
+        transfers: written.requests,
+        points: pushed.points,
+        lines: datagrams,
+        times: datagrams,
+    };
+    wait_for_delivery(&mut pages, &peer, sent)?;
     let growth = growth(&looks);
     println!("ran {} s", time.as_secs());
     println!(
@@ -105,8 +142,13 @@ pub(crate) fn run(binary: &Path, time: Duration, with_reloads: bool) -> Result<(
         written.events, written.lost, written.restarts, written.gone
     );
     println!(
-        "pushed: {} points in {} requests, {} refused and sent again; {} statsd lines",
-        pushed.points, pushed.requests, pushed.refused, pushed.lines
+        "pushed: {} points in {} requests, {points_by_grpc} points of them by gRPC; {} refused and sent again",
+        pushed.points, pushed.requests, pushed.refused
+    );
+    println!("statsd: {} lines in {datagrams} datagrams", 2 * datagrams);
+    println!(
+        "counters: {} series on two pages, none fell or ended",
+        pages.count()
     );
     println!(
         "peer: {} requests taken, {} rejected",
@@ -150,11 +192,10 @@ pub(crate) fn run(binary: &Path, time: Duration, with_reloads: bool) -> Result<(
     }
 }
 
-/// Resident memory at every look, in MiB; every scrape must be answered, and no counter may fall.
-fn check_until(gateway: &Gateway, end: Instant, with_reloads: bool) -> Result<Vec<f64>, BenchError> {
+/// Resident memory at every look, in MiB; every scrape must be answered, and no counter may fall or end.
+fn check_until(gateway: &Gateway, pages: &mut WatchedPages, end: Instant) -> Result<Vec<f64>, BenchError> {
     let mut memory = Vec::new();
-    let mut counted = 0.0;
-    let mut scraper = gateway.scraper()?;
+    let mut due = Instant::now() + LOOK;
     let seen = Arc::new((AtomicU64::new(0), AtomicU64::new(0)));
     let shown = seen.clone();
     let _progress = LongTask::new("soak")
@@ -164,41 +205,50 @@ fn check_until(gateway: &Gateway, end: Instant, with_reloads: bool) -> Result<Ve
             format!("{transfers} transfers served, {mib} MiB resident")
         });
     while Instant::now() < end {
-        thread::sleep(LOOK.min(end.saturating_duration_since(Instant::now())));
-        let resident = gateway.process().memory_mib()?.0;
-        memory.push(resident);
-        let read = scraper.sum("nixl_node_tx_requests_num_total");
-        // A reload that changes the page closes its connections.
-        let read = match read {
-            Err(_) if with_reloads => gateway
-                .scraper()
-                .and_then(|mut again| again.sum("nixl_node_tx_requests_num_total")),
-            read => read,
-        };
-        let now = read?;
-        if now < counted {
-            return Err(format!("a counter fell from {counted} to {now}").into());
+        thread::sleep(COUNTER_LOOK.min(end.saturating_duration_since(Instant::now())));
+        pages.look()?;
+        seen.0.store(pages.sum(TRANSFERS) as u64, Relaxed);
+        let now = Instant::now();
+        if now >= due.min(end) {
+            due += LOOK;
+            let resident = gateway.process().memory_mib()?.0;
+            memory.push(resident);
+            seen.1.store(resident as u64, Relaxed);
         }
-        counted = now;
-        seen.0.store(now as u64, Relaxed);
-        seen.1.store(resident as u64, Relaxed);
     }
     Ok(memory)
 }
 
+/// What was put in, or what has come out.
+#[derive(Debug, PartialEq)]
+struct Delivered {
+    /// Transfers of the rings.
+    transfers: u64,
+    /// Points of OTLP.
+    points: u64,
+    /// Lines of StatsD counters.
+    lines: u64,
+    /// Lines of StatsD timers.
+    times: u64,
+}
+
 /// Waits until everything has arrived.
-fn wait_for_delivery(gateway: &Gateway, peer: &Peer, requests: u64, points: u64) -> Result<(), BenchError> {
+fn wait_for_delivery(pages: &mut WatchedPages, peer: &Peer, sent: Delivered) -> Result<(), BenchError> {
     peer.stay_up();
     let deadline = Instant::now() + DRAIN;
-    let mut scraper = gateway.scraper()?;
     loop {
-        let served = scraper.sum("nixl_node_tx_requests_num_total")? as u64;
-        let delivered = peer.points();
-        if (served, delivered) == (requests, points) {
+        pages.look()?;
+        let arrived = Delivered {
+            transfers: pages.sum(TRANSFERS) as u64,
+            points: peer.points(),
+            lines: pages.sum("soak_lines_total") as u64,
+            times: pages.sum("soak_time_milliseconds_count") as u64,
+        };
+        if arrived == sent {
             return Ok(());
         }
         if Instant::now() > deadline {
-            return Err(format!("{requests} transfers were in the rings and {served} are served; {points} points were accepted and {delivered} delivered").into());
+            return Err(format!("sent: {sent:?}; arrived: {arrived:?}").into());
         }
         thread::sleep(Duration::from_millis(100));
     }

@@ -2,6 +2,8 @@
 
 //! The tables that an exporter reads: those of earlier components, and one of its own for all other data.
 
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::{Acquire, Release};
 use std::sync::{Arc, Once};
 
 use parking_lot::Mutex;
@@ -13,7 +15,7 @@ use crate::batch::wire::{
     points::{PointVisitor, WirePoint},
 };
 use crate::batch::{Batch, Encoded, Payload};
-use crate::component::{Context, Flow, Ledger, Reason, TableHandle, unix_now};
+use crate::component::{ComponentError, Context, Flow, Ledger, Reason, TableHandle, unix_now};
 use crate::prom::catalog::Exposes;
 
 /// The reason for dropping a point of a sum of deltas that may fall, with the remedy.
@@ -26,9 +28,12 @@ pub(super) struct ExporterTables {
     pub(super) own: Arc<Table>,
     /// The tables of earlier components.
     pub(super) live: Mutex<Vec<TableHandle>>,
+    /// The tables of replaced instances, whose state the start takes over, the newest first.
+    predecessors: Mutex<Vec<Arc<Table>>>,
     /// The owners of tables that it showed until the last change. They push their last snapshots.
     former: Mutex<Vec<Arc<str>>>,
     state: watch::Sender<State>,
+    has_stopped: AtomicBool,
 }
 
 /// Whether an exporter has the tables of earlier components. A reload starts it before the components that it reads.
@@ -38,17 +43,6 @@ enum State {
     Shown,
     /// It stops, and never got them.
     Ended,
-}
-
-/// The newest table with these limits of the exporters that a reload replaces; else an empty one.
-pub(super) fn own_table(base: &Context, limits: Limits, replaced: Vec<Arc<Table>>) -> Arc<Table> {
-    let rules = vec![Rule::newest()];
-    let mut replaced = replaced.into_iter();
-    let same = replaced.find(|table| table.has_rules_and_limits(&rules, limits));
-    same.unwrap_or_else(|| {
-        let own = Table::new(base.path.clone(), rules, limits);
-        Arc::new(own.bounded_by(base.shared.memory.bounds_of_tables()))
-    })
 }
 
 impl Exposes for ExporterTables {
@@ -69,9 +63,71 @@ impl ExporterTables {
         Self {
             own,
             live: Mutex::default(),
+            predecessors: Mutex::default(),
             former: Mutex::default(),
             state: watch::Sender::new(State::Waiting),
+            has_stopped: AtomicBool::new(false),
         }
+    }
+
+    /// The same with the newest table of the exporters that a reload replaces, if its limits are the same. Otherwise the own
+    /// table is empty, and the start takes over the state of theirs. `replaced`: the newest is first.
+    pub(super) fn replacing(base: &Context, limits: Limits, replaced: Vec<Arc<Table>>) -> Self {
+        let rules = vec![Rule::newest()];
+        let newest = replaced.first();
+        if let Some(same) = newest.filter(|table| table.has_rules_and_limits(&rules, limits)) {
+            return Self::new(same.clone());
+        }
+        let own = Table::new(base.path.clone(), rules, limits);
+        let own = own.bounded_by(base.shared.memory.bounds_of_tables());
+        Self {
+            predecessors: Mutex::new(replaced),
+            ..Self::new(Arc::new(own))
+        }
+    }
+
+    /// Takes over the state of the replaced instances. None has pushes under way.
+    pub(super) async fn take_over(&self, base: &Context) -> Result<(), ComponentError> {
+        // A reload that failed may have led its input elsewhere.
+        self.own.resume();
+        let predecessors = std::mem::take(&mut *self.predecessors.lock());
+        if predecessors.is_empty() {
+            return Ok(());
+        }
+        let own = self.own.clone();
+        let taking = tokio::task::spawn_blocking(move || {
+            let tables: Vec<&Table> = predecessors.iter().map(|table| &**table).collect();
+            own.succeed(&tables)
+        });
+        let taken = taking.await;
+        let taken = taken.map_err(|error| {
+            base.error(format!(
+                "the series of the replaced instance can't be taken over: {error}"
+            ))
+        })?;
+        tracing::info!(
+            component = &*base.path,
+            series = taken.series,
+            without_room = taken.outdated,
+            "the series of the page go on under the new limits"
+        );
+        Ok(())
+    }
+
+    /// Notes that the exporter stops. Pushes that end later belong to its successor.
+    pub(super) fn note_stop(&self) {
+        self.has_stopped.store(true, Release);
+        self.end_waits();
+    }
+
+    /// The table that takes data in: the own one, or that of the instance that has taken over its state.
+    fn receiving(&self) -> Arc<Table> {
+        let successor = if self.has_stopped.load(Acquire) {
+            self.own.successor()
+        } else {
+            None
+        };
+        successor.unwrap_or_else(|| self.own.clone())
     }
 
     /// Waits for the tables of earlier components. Returns false if the exporter stops before.
@@ -89,7 +145,7 @@ impl ExporterTables {
     }
 
     /// Ends all waits for the tables.
-    pub(super) fn end_waits(&self) {
+    fn end_waits(&self) {
         self.state.send_if_modified(|state| {
             let waits = *state == State::Waiting;
             if waits {
@@ -166,7 +222,7 @@ impl TableSink {
         match batch.payload {
             Payload::Points(points) => self.observe(&points.points, flow),
             Payload::Events(events) => {
-                let absorbed = self.tables.own.absorb(&events);
+                let absorbed = self.tables.receiving().absorb(&events);
                 self.ledger.absorb(absorbed.absorbed);
                 self.ledger.drop_items(Reason::Invalid, absorbed.invalid);
                 self.ledger.drop_items(Reason::Limit, absorbed.limited);
@@ -179,7 +235,8 @@ impl TableSink {
     }
 
     fn observe(&self, points: &[Point], flow: &mut Flow) {
-        let mut session = self.tables.own.session(unix_now());
+        let own = self.tables.receiving();
+        let mut session = own.session(unix_now());
         for point in points {
             let taken = self.first.as_ref().and_then(|first| {
                 let sample = PointSample {
@@ -197,9 +254,10 @@ impl TableSink {
     }
 
     fn observe_encoded(&self, encoded: &Encoded, flow: &mut Flow) {
+        let own = self.tables.receiving();
         let mut reading = Reading {
             sink: self,
-            session: self.tables.own.session(unix_now()),
+            session: own.session(unix_now()),
             data: Data::Gauge,
             seen: 0,
             flow,

@@ -23,6 +23,40 @@ service:
     ))
 }
 
+/// The cells through an aggregate, which adds up what it takes for several processes.
+fn aggregated(directory: &Path, scrape: u16, poll_interval: &str) -> String {
+    format!(
+        "receivers:
+  shm: {{directories: ['{}'], poll_interval: {poll_interval}, scan_interval: 20ms, grace_period: 0s}}
+processors:
+  aggregate: {{rules: [{{match: {{name: requests}}, instrument: counter, by: []}}]}}
+exporters:
+  prometheus: {{endpoint: '127.0.0.1:{scrape}'}}
+service:
+  pipelines:
+    metrics: {{receivers: [shm], processors: [aggregate], exporters: [prometheus]}}
+",
+        directory.display()
+    )
+}
+
+/// The total of all requests on the page, if it is there.
+fn requests(scrape: u16) -> Option<u64> {
+    let page = http::get(scrape, "/metrics").expect("a page").text();
+    let value = page
+        .lines()
+        .find_map(|line| line.strip_prefix("requests_total "))?;
+    let value: f64 = value.parse().expect("a number");
+    Some(value as u64)
+}
+
+/// The files of processes.
+fn files(directory: &Path) -> usize {
+    let entries = directory.read_dir().expect("it is there").flatten();
+    let names = entries.map(|file| file.file_name().to_string_lossy().into_owned());
+    names.filter(|name| name.starts_with(char::is_numeric)).count()
+}
+
 fn worker(directory: &Path) -> Store {
     let options = Options {
         resource: vec![("service.name".into(), "llm".into())],
@@ -90,6 +124,40 @@ fn workers_come_and_go_and_totals_stay() {
     let second = gateway(cells.path(), scrape);
     shows(scrape, &[&format!("requests_total{{{labels},model=\"m\"}} 17")]);
     second.stop();
+}
+
+#[test]
+fn reloads_of_the_receiver_count_every_request_once() {
+    const RELOADS: u64 = 4;
+    let (cells, scrape) = (TempDir::new().expect("a temporary directory"), free_port());
+    // The directory is empty when the first receiver starts.
+    let gateway = Gateway::start(&aggregated(cells.path(), scrape, "10ms"));
+    let [oldest, living] = [worker(cells.path()), worker(cells.path())];
+    work(&oldest, 5, 0.0, &[]);
+    work(&living, 2, 0.0, &[]);
+    let (mut made, mut shown) = (7, 0);
+    wait_for(SOON, "both are counted", || {
+        (requests(scrape) == Some(made)).then_some(())
+    });
+    // Its counts stay, its file goes.
+    drop(oldest);
+    wait_for(SOON, "one file", || (files(cells.path()) == 1).then_some(()));
+    for number in 1..=RELOADS {
+        let config = aggregated(cells.path(), scrape, &format!("{}ms", 10 + number));
+        gateway.reload_while(&config, || {
+            work(&living, 1, 0.0, &[]);
+            made += 1;
+            let now = requests(scrape).expect("it stays on the page");
+            assert!((shown..=made).contains(&now), "{now} after {shown}, of {made}");
+            shown = now;
+        });
+    }
+    wait_for(SOON, "all are counted", || {
+        (requests(scrape) == Some(made)).then_some(())
+    });
+    let log = gateway.stop();
+    let rebuilt = log.matches("rebuilt receivers::shm").count() as u64;
+    assert_eq!(rebuilt, RELOADS, "{log}");
 }
 
 #[test]

@@ -4,6 +4,7 @@
 
 mod collector;
 mod out;
+mod reload;
 mod secure;
 mod through;
 mod topic;

@@ -3,6 +3,7 @@
 //! Telemetry through a real NATS server.
 
 mod out;
+mod reload;
 mod secure;
 mod stream;
 mod through;

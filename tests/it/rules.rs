@@ -86,11 +86,20 @@ service:
 
     /// Sends a gauge.
     fn send(&self, zone: &str, depth: f64) {
+        self.send_from(None, zone, depth);
+    }
+
+    /// Sends a gauge, of this service.
+    fn send_from(&self, service: Option<&str>, zone: &str, depth: f64) {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).expect("a clock");
-        let body = json!({"resourceMetrics": [{"scopeMetrics": [{"metrics": [{"name": "depth", "gauge": {"dataPoints": [
+        let mut body = json!({"resourceMetrics": [{"scopeMetrics": [{"metrics": [{"name": "depth", "gauge": {"dataPoints": [
             {"asDouble": depth, "timeUnixNano": now.as_nanos().to_string(),
              "attributes": [{"key": "zone", "value": {"stringValue": zone}}]}
         ]}}]}]}]});
+        if let Some(service) = service {
+            let name = json!({"key": "service.name", "value": {"stringValue": service}});
+            body["resourceMetrics"][0]["resource"] = json!({"attributes": [name]});
+        }
         let body = body.to_string();
         let answer = http::post(self.input, "/v1/metrics", "application/json", body.as_bytes());
         assert_eq!(answer.expect("an answer").status, 200);

@@ -105,6 +105,38 @@ service:
     gateway.stop();
 }
 
+/// The picture is drawn by hand, with `docs/screens.py`.
+#[test]
+fn the_picture_of_the_documents_has_the_column_heads_of_top() {
+    let admin = free_port();
+    let gateway = Gateway::start(&format!(
+        "receivers: {{nop: }}
+exporters: {{nop: }}
+extensions: {{admin: {{endpoint: \"127.0.0.1:{admin}\"}}}}
+service:
+  extensions: [health_check, admin]
+  pipelines: {{metrics: {{receivers: [nop], exporters: [nop]}}}}
+"
+    ));
+    let endpoint = format!("127.0.0.1:{admin}");
+    let arguments = ["top", "--once", "--interval", "100ms", "--endpoint", &*endpoint];
+    let output = tidegate().args(arguments).output().expect("it runs");
+    gateway.stop();
+    let text = String::from_utf8(output.stdout).expect("text");
+    let heads = text.lines().find(|line| line.starts_with("COMPONENT"));
+    let heads: Vec<&str> = heads.expect("the heads").split_whitespace().collect();
+    let picture = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/screen-top.svg");
+    let picture = std::fs::read_to_string(picture).expect("a picture");
+    // Only the heads are on a dark line.
+    let dark = picture.lines().filter_map(|line| {
+        let rest = line.strip_prefix("<text class=\"p\" ")?;
+        let (_, words) = rest.strip_suffix("</text>")?.split_once('>')?;
+        Some(words)
+    });
+    let drawn: Vec<&str> = dark.flat_map(str::split_whitespace).collect();
+    assert_eq!(drawn, heads, "take docs/screen-top.svg again");
+}
+
 /// Whether the exporter has latencies: the last two columns.
 fn has_latencies(text: &str) -> bool {
     let mut lines = text.lines().map(str::trim_start);

@@ -75,8 +75,10 @@ processors:
       - {{name: requests_rate_10s, metric: requests, function: rate, window: 10s}}
   aggregate: {{rules: [{{match: {{name: "*"}}, without: []}}]}}
   batch: {{}}
+  filter: {{metrics: {{exclude: {{match_type: strict, metric_names: [latency]}}}}}}
 exporters:
   prometheus: {{endpoint: "127.0.0.1:0"}}
+  nop: {{}}
   otlphttp/vendor:
     endpoint: "http://127.0.0.1:1"
     headers: {{api-key: "a-secret-key"}}
@@ -92,6 +94,7 @@ service:
   pipelines:
     metrics: {{receivers: [nixl, otlp, uds, prometheus], processors: [composite, aggregate], exporters: [prometheus]}}
     logs/vendor: {{receivers: [otlp], processors: [batch], exporters: [otlphttp/vendor]}}
+    metrics/few: {{receivers: [uds], processors: [filter], exporters: [nop]}}
 {pipelines}
 """
 

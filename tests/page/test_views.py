@@ -70,6 +70,26 @@ def test_refused_items_are_counted_where_a_reader_looks_first(watched: kit.Watch
     expect(otlp.locator('td[data-mark="warn"]')).to_have_text(re.compile("^[1-9]"))
 
 
+def test_dropped_items_are_on_their_edge_and_in_the_ledger_by_reason(watched: kit.Watched) -> None:
+    # The filter drops one of the two StatsD lines of each datagram.
+    page = watched.open("graph")
+    drops = page.get_by_role("row", name=re.compile("^metrics/few uds filter")).locator("td").nth(5)
+    expect(drops).to_have_text(re.compile(r"^(?!0/s)\d.*/s$"))
+    expect(drops).to_have_attribute("data-mark", "bad")
+    expect(page.locator("svg.graph text.drops", has_text="/s").first).to_have_text(re.compile(r"^−(?!0/s)\d.*/s$"))
+    node = page.locator("svg.graph a.node.processor", has_text="filter")
+    expect(node.locator("text.state")).to_have_text(re.compile(r"^[1-9]\S* dropped$"))
+    tile = page.locator(".tile", has_text="dropped").locator("strong")
+    expect(tile).to_have_attribute("data-mark", "bad")
+    page = watched.open("ledger")
+    for name in ("processors::filter@metrics/few", "all components"):
+        cells = page.get_by_role("row", name=re.compile(f"^{name}")).locator("td")
+        expect(cells.nth(6)).to_have_text(re.compile("^[1-9]"))
+        expect(cells.nth(6)).to_have_attribute("data-mark", "bad")
+        expect(cells.nth(9)).to_contain_text(re.compile(r"\bfiltered [1-9]"))
+    assert watched.errors == []
+
+
 def test_a_graph_fits_its_window_and_the_current_view_is_in_sight_on_a_phone(watched: kit.Watched) -> None:
     page = watched.open("graph")
     page.set_viewport_size({"width": 900, "height": 800})
@@ -101,7 +121,7 @@ def test_the_ledger_adds_up(watched: kit.Watched) -> None:
         return found if any(row[0] > 0 for row in found) else []
 
     rows = kit.wait_for("items", of_items)
-    assert len(rows) == 6
+    assert len(rows) == 8
     for entered, made, restored, left, absorbed, dropped, held, total in rows:
         assert entered + made + restored == left + absorbed + dropped + held == total
     *parts, total = rows

@@ -117,7 +117,7 @@ pub(crate) const GROUPS: &[BenchGroup] = &[
     },
     BenchGroup {
         name: "unwatched",
-        about: "what `admin` and own metrics cost while no client asks for them, against a gateway without them",
+        about: "what `admin` and own metrics cost while no client asks for them, against a gateway without them; what an open tap costs",
         run: unwatched::run,
     },
     BenchGroup {

@@ -1,27 +1,38 @@
 // SPDX-License-Identifier: Apache-2.0
 
-//! The load: agents that come, restart and go, OTLP requests, StatsD lines.
+//! The load: agents that come, restart and go, OTLP requests by HTTP and gRPC, StatsD lines.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::os::unix::net::UnixDatagram;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use bytes::Bytes;
+use opentelemetry_proto::tonic::metrics::v1::NumberDataPoint;
+use prost::Message;
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
+use tidegate_requests::{attribute, gauge, int};
 use tidegate_ring::{Layout, Writer};
 
 use super::answers::Period;
 use crate::BenchError;
 use crate::groups::agents::{TRANSFER_EVENTS, transfers};
+use crate::otlp::client::{Client, SendOutcome};
+use crate::otlp::{Compression, Protocol};
 
 /// An attribute value that every pushed point has, and nothing else.
 pub(super) const MARK: &str = "soak-7f3a";
 /// Points a request.
 const POINTS: usize = 200;
-const PUSH_GAP: Duration = Duration::from_millis(20);
+/// The time of the points, in nanoseconds since 1970.
+const POINT_TIME: u64 = 1_700_000_000_000_000_000;
+/// Between two requests of a protocol.
+const PUSH_GAP: Duration = Duration::from_millis(40);
+/// Between two datagrams of StatsD lines.
+const DATAGRAM_GAP: Duration = Duration::from_millis(20);
 /// A refused request is sent again after this.
 const AGAIN: Duration = Duration::from_millis(100);
 const TICK: Duration = Duration::from_millis(10);
@@ -128,51 +139,120 @@ impl<'a> Agents<'a> {
     }
 }
 
-/// The work that the client did.
+/// Sends datagrams of two StatsD lines to a socket. Returns their number.
+pub(super) fn send_lines(socket: &Path, over: impl Fn() -> bool) -> Result<u64, BenchError> {
+    let statsd = UnixDatagram::unbound()?;
+    // Exporters serve before receivers listen.
+    while let Err(error) = statsd.connect(socket) {
+        if over() {
+            return Err(format!("{}: {error}", socket.display()).into());
+        }
+        thread::sleep(AGAIN);
+    }
+    let (mut datagrams, mut due) = (0, Instant::now());
+    while !over() {
+        thread::sleep(due.saturating_duration_since(Instant::now()));
+        due += DATAGRAM_GAP;
+        statsd.send(b"soak.lines:1|c\nsoak.time:3.5|ms|#rank:0")?;
+        datagrams += 1;
+    }
+    Ok(datagrams)
+}
+
+/// The work that a client did.
 #[derive(Default)]
 pub(super) struct Pushed {
     pub(super) requests: u64,
     pub(super) points: u64,
     pub(super) refused: u64,
-    pub(super) lines: u64,
     /// Each request until its answer, also if the answer refuses it.
     pub(super) exchanges: Vec<Period>,
 }
 
-/// A client that pushes OTLP by HTTP, and StatsD lines beside it.
+impl Pushed {
+    /// The work of two clients.
+    pub(super) fn and(mut self, other: Self) -> Self {
+        self.requests += other.requests;
+        self.points += other.points;
+        self.refused += other.refused;
+        self.exchanges.extend(other.exchanges);
+        self
+    }
+}
+
+/// Pushes OTLP by gRPC over one connection.
+pub(super) fn push_by_grpc(port: u16, over: impl Fn() -> bool) -> Result<Pushed, BenchError> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
+    runtime.block_on(send_by_grpc(port, over))
+}
+
+async fn send_by_grpc(port: u16, over: impl Fn() -> bool) -> Result<Pushed, BenchError> {
+    let client = Client::connect(port, Protocol::Grpc, Compression::None, 1, 1).await?;
+    let request = client.pack(protobuf())?;
+    let mut pushed = Pushed::default();
+    let mut due = tokio::time::Instant::now();
+    while !over() {
+        tokio::time::sleep_until(due).await;
+        due += PUSH_GAP;
+        loop {
+            let sent = Instant::now();
+            let outcome = client.send(0, request.clone()).await;
+            pushed.exchanges.push(Period::since(sent));
+            match outcome {
+                SendOutcome::Taken => break,
+                SendOutcome::Refused => pushed.refused += 1,
+                SendOutcome::Failed(why) => return Err(format!("gRPC: {why}").into()),
+            }
+            tokio::time::sleep(AGAIN).await;
+        }
+        pushed.requests += 1;
+        pushed.points += POINTS as u64;
+    }
+    Ok(pushed)
+}
+
+/// A request of points with the mark.
+fn protobuf() -> Bytes {
+    let point = |at: usize| NumberDataPoint {
+        attributes: vec![attribute("mark", MARK), attribute("n", at.to_string())],
+        time_unix_nano: POINT_TIME,
+        ..int(at as i64)
+    };
+    let points = gauge("soak", (0..POINTS).map(point));
+    let request = tidegate_requests::request(Vec::new(), "", [points]);
+    request.encode_to_vec().into()
+}
+
+/// A client that pushes OTLP by HTTP.
 pub(super) struct Pushes {
     port: u16,
-    statsd: PathBuf,
     pushed: Pushed,
 }
 
 impl Pushes {
-    pub(super) fn new(port: u16, statsd: PathBuf) -> Self {
+    pub(super) fn new(port: u16) -> Self {
         Self {
             port,
-            statsd,
             pushed: Pushed::default(),
         }
     }
 
     pub(super) fn run(mut self, over: impl Fn() -> bool) -> Result<Pushed, BenchError> {
-        let mut stream = BufReader::new(TcpStream::connect(("127.0.0.1", self.port))?);
-        let statsd = UnixDatagram::unbound()?;
-        // Exporters serve before receivers listen.
-        while let Err(error) = statsd.connect(&self.statsd) {
-            if over() {
-                return Err(format!("{}: {error}", self.statsd.display()).into());
-            } else {
-                thread::sleep(AGAIN)
+        let connected = loop {
+            match TcpStream::connect(("127.0.0.1", self.port)) {
+                Err(error) if over() => return Err(error.into()),
+                Err(_) => thread::sleep(AGAIN),
+                Ok(stream) => break stream,
             }
-        }
+        };
+        let mut stream = BufReader::new(connected);
         let request = self.request();
         let mut due = Instant::now();
         while !over() {
             thread::sleep(due.saturating_duration_since(Instant::now()));
             due += PUSH_GAP;
-            statsd.send(b"soak.lines:1|c\nsoak.time:3.5|ms|#rank:0")?;
-            self.pushed.lines += 2;
             while !self.push(&mut stream, &request)? {
                 self.pushed.refused += 1;
                 thread::sleep(AGAIN);
@@ -194,7 +274,7 @@ impl Pushes {
     fn request(&self) -> Vec<u8> {
         let point = |at| {
             format!(
-                r#"{{"timeUnixNano":"1700000000000000000","asInt":"{at}","attributes":[{{"key":"mark","value":{{"stringValue":"{MARK}"}}}},{{"key":"n","value":{{"intValue":"{at}"}}}}]}}"#
+                r#"{{"timeUnixNano":"{POINT_TIME}","asInt":"{at}","attributes":[{{"key":"mark","value":{{"stringValue":"{MARK}"}}}},{{"key":"n","value":{{"intValue":"{at}"}}}}]}}"#
             )
         };
         let points: Vec<String> = (0..POINTS).map(point).collect();

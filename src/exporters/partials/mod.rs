@@ -29,7 +29,7 @@ use crate::component::{
     Cluster, ComponentError, ConfigType, Consumer, Context, ErrorDoc, Exporter, ExporterFactory, Factory,
     Flow, Ledger, Lifecycle, Refused, Stability, TableHandle,
 };
-use crate::exporters::tables::{ExporterTables, TableSink, TakesPoints, own_table};
+use crate::exporters::tables::{ExporterTables, TableSink, TakesPoints};
 
 /// The errors of `partials`.
 const ERRORS: &[ErrorDoc] = &[
@@ -90,7 +90,8 @@ impl Partials {
         let producer = ProducerName::of_gateway(&producer);
         let producer = producer.map_err(|error| base.error(format!("producer: {error}")))?;
         let bounds = base.shared.memory.bounds_of_tables();
-        let tables = Arc::new(ExporterTables::new(own_table(&base, config.limits(), Vec::new())));
+        let tables = ExporterTables::replacing(&base, config.limits(), Vec::new());
+        let tables = Arc::new(tables);
         let streams = config.streams.then(|| {
             let most = config.sender(&cluster, producer.clone()).max_body_bytes;
             Arc::new(StreamBuffer::new(config.max_series, most, bounds))

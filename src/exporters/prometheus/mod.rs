@@ -24,7 +24,7 @@ use crate::component::{
     ComponentError, ConfigType, Consumer, Context, ErrorDoc, Exporter, ExporterFactory, Factory, Flow,
     Ledger, Lifecycle, Refused, Stability, TableHandle, anomalies, collisions, unix_now,
 };
-use crate::exporters::tables::{ExporterTables, TableSink, own_table};
+use crate::exporters::tables::{ExporterTables, TableSink};
 use crate::net::auth::AuthGate;
 use crate::net::errors::{AUTH_ERRORS, LISTENER_ERRORS, PAGE_ERRORS, SOCKET_ERRORS};
 use crate::net::pages::PageServer;
@@ -110,8 +110,7 @@ impl Prometheus {
         ledger: Arc<Ledger>,
         replaced: Vec<Arc<Table>>,
     ) -> Self {
-        let own = own_table(&base, config.limits(), replaced);
-        let views = Arc::new(ExporterTables::new(own));
+        let views = Arc::new(ExporterTables::replacing(&base, config.limits(), replaced));
         let style = config.style(Escaping::default());
         let view = View::of(&base.shared);
         view.expose(base.id.clone(), style, views.clone());
@@ -179,6 +178,7 @@ impl Drop for Prometheus {
 #[async_trait]
 impl Lifecycle for Prometheus {
     async fn start(&self) -> Result<(), ComponentError> {
+        self.views.take_over(&self.base).await?;
         let pages = Pages::new(
             self.config.clone(),
             self.views.clone(),
@@ -203,7 +203,7 @@ impl Lifecycle for Prometheus {
     }
 
     async fn stop(&self, deadline: Instant) {
-        self.views.end_waits();
+        self.views.note_stop();
         self.server.stop(deadline).await;
         self.worker.stop(deadline).await;
     }

@@ -34,7 +34,7 @@ pub(super) struct Cells {
     due: BTreeSet<(usize, usize)>,
     /// Series that have gone, of which that is still to be said.
     ended: Vec<Arc<Series>>,
-    /// The earliest start of the processes in the first reading.
+    /// When the oldest process made its file; 0 until there is one.
     start: UnixNanos,
     retry: Option<Instant>,
     problems: BTreeMap<PathBuf, String>,
@@ -182,13 +182,9 @@ impl Cells {
     /// Finds the series of what is merged now among those that are known.
     fn match_series(&mut self) {
         if self.start == 0 {
-            let oldest = self
-                .follower
-                .processes()
-                .iter()
-                .map(|process| process.created_ns)
-                .min();
-            self.start = oldest.unwrap_or_else(wall_now).min(wall_now());
+            // A receiver that comes later, at a reload or after a restart, finds the same time.
+            let oldest = self.follower.created_ns();
+            self.start = oldest.map_or(0, |oldest| oldest.min(wall_now()));
         }
         let resource = series::resource(&self.path, self.follower.resource());
         let is_same_resource = |known: &KnownSeries| known.series.resource.attributes == resource.attributes;

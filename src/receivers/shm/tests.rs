@@ -106,6 +106,13 @@ async fn totals_go_on_over_the_death_of_workers_and_of_the_gateway() {
     eventually("what a new gateway finds", || {
         last(&sink, "requests") == Some(Value::Int(8))
     });
+    // Otherwise an `aggregate` would take the total for that of another process, and count it again.
+    let start = points(&sink).last().map(|point| point.start);
+    assert_eq!(
+        start,
+        Some(sample.start),
+        "the file of the oldest process is gone"
+    );
     receiver.stop(soon()).await;
 }
 

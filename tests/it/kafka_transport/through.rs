@@ -19,8 +19,13 @@ pub(super) fn reader(broker: &KafkaBroker, sink: u16, options: &str) -> Gateway 
 
 /// The same, from this address of a broker.
 pub(super) fn reader_from(address: &str, sink: u16, options: &str) -> Gateway {
+    Gateway::start(&reader_config(address, sink, options))
+}
+
+/// The configuration of such a gateway.
+pub(super) fn reader_config(address: &str, sink: u16, options: &str) -> String {
     let pipeline = |signal| format!("{signal}: {{receivers: [kafka], exporters: [otlp]}}");
-    Gateway::start(&format!(
+    format!(
         "receivers:
   kafka: {{brokers: [\"{address}\"], initial_offset: earliest, message_marking: {{after: true}}, autocommit: {{interval: 100ms}}{options}}}
 exporters:
@@ -29,7 +34,7 @@ exporters:
 service: {{pipelines: {{{}}}}}
 ",
         ["metrics", "traces", "logs"].map(pipeline).join(", ")
-    ))
+    )
 }
 
 pub(super) fn accepted(gateway: &Gateway, signal: Signal) -> f64 {
@@ -42,7 +47,7 @@ fn skipped(gateway: &Gateway, reason: &str) -> f64 {
 }
 
 /// Creates the topics of all signals.
-fn topics(broker: &KafkaBroker) {
+pub(super) fn topics(broker: &KafkaBroker) {
     for (_, _, name) in SIGNALS {
         topic::create(broker, name, &[]);
     }

@@ -171,6 +171,24 @@ impl Gateway {
         self.process.signal(signal);
     }
 
+    /// Writes another `config.yaml` and sends SIGHUP. Calls `meanwhile` at least once, until that configuration runs.
+    ///
+    /// # Panics
+    /// If it does not run.
+    pub(crate) fn reload_while(&self, config: &str, mut meanwhile: impl FnMut()) {
+        // The time of the last reload that succeeded.
+        const TIME: &str = "tidegate_config_reload_timestamp_seconds";
+        let before = self.own_metric(TIME, &[]);
+        fs::write(self.path("config.yaml"), config).expect("a file of the test");
+        self.signal(Signal::HUP);
+        wait_until(SOON, "the new configuration runs", || {
+            meanwhile();
+            let success = self.own_metric("tidegate_config_reload_success", &[]);
+            assert_eq!(success, 1.0, "{}", self.stderr().text());
+            self.own_metric(TIME, &[]) != before
+        });
+    }
+
     /// SIGTERM; the gateway must drain and exit with 0. Returns what it wrote to standard error.
     pub(crate) fn stop(self) -> String {
         self.stop_within(STOP_DEADLINE)

@@ -10,6 +10,7 @@ use opentelemetry_proto::tonic::metrics::v1::metric::Data;
 use opentelemetry_proto::tonic::metrics::v1::number_data_point::Value;
 use opentelemetry_proto::tonic::trace::v1::{ResourceSpans, ScopeSpans, Span};
 use prost::Message;
+use std::collections::BTreeSet;
 use std::ops::Range;
 use tidegate::batch::Signal;
 use tidegate_requests::{gauge, int, request};
@@ -163,6 +164,47 @@ pub(crate) fn accepted_items(gateway: &Gateway, receiver: &str, signal: Signal) 
         Signal::Logs => "otelcol_receiver_accepted_log_records",
     };
     gateway.own_metric(name, &[&format!("receiver=\"{receiver}\"")])
+}
+
+/// The reloads of [`pass_during_reloads`].
+pub(crate) const RELOADS: u64 = 3;
+
+/// Sends numbered points to `port` while a gateway between it and the sink gets the configurations `config(1)`, `config(2)` and
+/// so on. All of them arrive. A message whose receiver stops before its answer may arrive twice, so few points may do so too.
+///
+/// # Panics
+/// If a point is lost, or if so many arrive again that a new receiver must have read from the beginning.
+pub(crate) fn pass_during_reloads(port: u16, to: &Gateway, sink: &OtlpSink, config: impl Fn(u64) -> String) {
+    const ITEMS: u64 = 10;
+    const BETWEEN: u64 = 500;
+    let mut sent = 0;
+    let send_some = |sent: &mut u64| {
+        send_items(port, Signal::Metrics, *sent..*sent + ITEMS);
+        *sent += ITEMS;
+    };
+    let distinct = || -> BTreeSet<u64> { arrived(sink, Signal::Metrics).into_iter().collect() };
+    for number in 1..=RELOADS {
+        let before = sent + BETWEEN;
+        while sent < before {
+            send_some(&mut sent);
+        }
+        wait_until(SOON, "all points have arrived", || {
+            distinct().len() as u64 == sent
+        });
+        to.reload_while(&config(number), || send_some(&mut sent));
+    }
+    send_some(&mut sent);
+    wait_until(SOON, "all points have arrived after the reloads", || {
+        distinct().len() as u64 == sent
+    });
+    assert!(distinct().into_iter().eq(0..sent));
+    let repeated = arrived(sink, Signal::Metrics).len() as u64 - sent;
+    println!("{repeated} of {sent} points have arrived again");
+    // Each receiver that reads from the beginning would repeat all points before it.
+    assert!(
+        repeated < BETWEEN,
+        "{repeated} of {sent} points have arrived again"
+    );
 }
 
 /// Sends 1,000 items of each signal. They arrive once, and both gateways count them.

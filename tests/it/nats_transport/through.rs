@@ -13,8 +13,13 @@ use crate::kit::{Gateway, OtlpSink, SOON, free_port, wait_until};
 
 /// A gateway from NATS to a sink. A message is answered when the sink has it.
 pub(super) fn reader(server: &NatsServer, sink: u16, options: &str) -> Gateway {
+    Gateway::start(&reader_config(server, sink, options))
+}
+
+/// The configuration of such a gateway.
+pub(super) fn reader_config(server: &NatsServer, sink: u16, options: &str) -> String {
     let pipeline = |signal| format!("{signal}: {{receivers: [nats], exporters: [otlp]}}");
-    Gateway::start(&format!(
+    format!(
         "receivers:
   nats: {{servers: [\"{}\"]{options}}}
 exporters:
@@ -24,7 +29,7 @@ service: {{pipelines: {{{}}}}}
 ",
         server.url(),
         ["metrics", "traces", "logs"].map(pipeline).join(", ")
-    ))
+    )
 }
 
 pub(super) fn accepted(gateway: &Gateway, signal: Signal) -> f64 {

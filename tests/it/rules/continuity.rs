@@ -5,7 +5,7 @@
 use super::*;
 use crate::kit::{Answer, Repeated, Target};
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// Seconds since an alert became active.
 fn active_for(alert: &Value) -> f64 {
@@ -186,6 +186,75 @@ fn alerts_of_a_dead_target_are_unknown_until_it_is_back() {
     assert_eq!(still["activeAt"], firing["activeAt"], "the reload keeps it");
     target.answer("/metrics", page(1));
     wait_until(SOON, "the alert resolves with its source", || {
+        scene.alerts().is_empty()
+    });
+    gateway.stop();
+}
+
+/// The firing alert that a rule gives, without the one that says that its state is unknown.
+fn firing(scene: &Scene) -> Option<Value> {
+    let mut alerts = scene.alerts().into_iter();
+    alerts.find(|alert| alert["labels"]["state"].is_null() && alert["state"] == "firing")
+}
+
+/// Waits until an alert says that the state is unknown. The other one is as it was.
+fn wait_until_unknown(scene: &Scene, deadline: Duration, before: &Value) {
+    wait_until(deadline, "an alert says that the state is unknown", || {
+        let mut alerts = scene.alerts().into_iter();
+        alerts.any(|alert| alert["labels"]["state"] == "unknown")
+    });
+    let still = firing(scene).expect("it still fires");
+    assert_eq!(
+        still["activeAt"], before["activeAt"],
+        "it has not resolved in between"
+    );
+}
+
+#[test]
+fn alerts_of_a_silent_sender_are_unknown_until_it_reports_again() {
+    /// Requests of a sender within 1 s are one push, and its lease is short after three of them.
+    const PUSHES: Duration = Duration::from_secs(4);
+    /// Longer than the lease of a sender whose interval is not known.
+    const SILENCE: Duration = Duration::from_mins(2);
+    let rules = "groups: [{name: web, rules: [{alert: Deep, expr: depth > 5}]}]\n";
+    let scene = Scene::new(rules).with("stale: unknown");
+    let gateway = scene.start();
+    let send = |depth| scene.send_from(Some("web"), "x", depth);
+    let begun = Instant::now();
+    wait_until(SOON, "the interval of the sender is known", || {
+        send(9.0);
+        begun.elapsed() > PUSHES
+    });
+    let before = wait_for(SOON, "the alert fires", || firing(&scene));
+    wait_until_unknown(&scene, SILENCE, &before);
+    wait_until(SOON, "both alerts resolve with the sender", || {
+        send(1.0);
+        scene.alerts().is_empty()
+    });
+    gateway.stop();
+}
+
+#[test]
+fn alerts_over_a_stale_composite_are_unknown_until_it_is_fresh() {
+    let rules = "groups: [{name: web, rules: [{alert: Deep, expr: deepest > 5}]}]\n";
+    let scene = Scene::new(rules).with("stale: unknown");
+    let composite = "processors:
+  composite:
+    composites: [{name: deepest, metric: depth, function: last, across: max, by: [], lease: 1s}]
+receivers:
+";
+    let config = scene.config().replace("receivers:\n", composite);
+    let pipeline = "{receivers: [otlp], processors: [composite],";
+    let gateway = Gateway::start(&config.replace("{receivers: [otlp],", pipeline));
+    // Without any report, the state is unknown too.
+    let before = wait_for(SOON, "only the alert fires", || {
+        scene.send("x", 9.0);
+        firing(&scene).filter(|_| scene.alerts().len() == 1)
+    });
+    wait_until_unknown(&scene, SOON, &before);
+    assert!(scene.value("depth").is_some(), "only the composite is stale");
+    wait_until(SOON, "both alerts resolve with the composite", || {
+        scene.send("x", 1.0);
         scene.alerts().is_empty()
     });
     gateway.stop();

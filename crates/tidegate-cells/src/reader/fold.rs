@@ -21,7 +21,7 @@ use super::{Directory, Files, Problem, RETAINED, Room, common};
 use crate::error::Error;
 use crate::file::{self, Content, UNFINISHED, now_ns};
 use crate::layout::{
-    HEADER_SIZE, Identity, MAX_SEGMENT_SIZE, MAX_SEGMENTS, Role, SEGMENT_SIZE, SegmentKind, header,
+    HEADER_SIZE, Header, Identity, MAX_SEGMENT_SIZE, MAX_SEGMENTS, Role, SEGMENT_SIZE, SegmentKind, header,
 };
 use crate::record::{self, Record, SeriesRole};
 use crate::spec::{FamilySpec, GaugeMode, value_words};
@@ -50,6 +50,8 @@ pub struct Folded {
 struct Retained {
     /// The attributes that all processes have in common.
     resource: Vec<(String, String)>,
+    /// When the oldest process made its file. Its counts stay, so the totals begin then.
+    created_ns: u64,
     folded: Vec<(Identity, u64)>,
     families: Vec<Arc<FamilySpec>>,
     series: Vec<RetainedSeries>,
@@ -119,6 +121,9 @@ impl Directory {
                 next.add(retained);
             }
             next.resource = common(files.retained.as_deref(), taken_over.iter().copied());
+            let all = taken_over.iter().copied().chain(files.retained.as_deref());
+            let oldest = all.map(|source| source.header.created_ns).min();
+            next.created_ns = oldest.unwrap_or(now);
             for source in &taken_over {
                 next.add(source);
                 next.folded.push((source.header.identity, now));
@@ -298,7 +303,11 @@ impl Retained {
 
     fn write_parts(&self, path: &Path, values: &[u64], records: &[u8]) -> Result<(), Error> {
         let values: Vec<u8> = values.iter().flat_map(|word| word.to_le_bytes()).collect();
-        let mut page = file::header(Role::Retained).bytes();
+        let header = Header {
+            created_ns: self.created_ns,
+            ..file::header(Role::Retained)
+        };
+        let mut page = header.bytes();
         let value_segments = segments(values.len());
         let record_segments = segments(records.len());
         let kinds = value_segments.iter().map(|len| (SegmentKind::Values, *len));

@@ -124,6 +124,12 @@ impl Follower {
         self.directory.processes()
     }
 
+    /// When the oldest process whose counts are in the values made its file, in nanoseconds since 1970. The file may be gone:
+    /// the retained file remembers the time. `None`: there are no counts.
+    pub fn created_ns(&self) -> Option<u64> {
+        self.directory.created_ns()
+    }
+
     /// Folds as [`Directory::fold`] does. The next look sees the result.
     ///
     /// # Errors

@@ -197,6 +197,12 @@ impl Directory {
         sources.into_iter()
     }
 
+    /// When the oldest process whose counts are there made its file.
+    fn created_ns(&self) -> Option<u64> {
+        let all = self.sources.values().chain(self.last_retained.as_deref());
+        all.map(|source| source.header.created_ns).min()
+    }
+
     fn processes(&self) -> Vec<Process> {
         let process = |source: &Source| Process {
             identity: source.header.identity,

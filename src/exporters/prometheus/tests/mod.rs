@@ -35,12 +35,26 @@ impl Rig {
 
     /// An exporter that listens, and has no tables of earlier components yet.
     async fn listen(more: &str) -> Self {
+        let rig = Self::build(more, Arc::default(), Vec::new());
+        rig.exporter.start().await.unwrap();
+        rig
+    }
+
+    fn build(more: &str, ledger: Arc<Ledger>, replaced: Vec<Arc<Table>>) -> Self {
         let settings = settings::<PrometheusExporterConfig>(&format!("{{endpoint: '127.0.0.1:0', {more}}}"));
-        let ledger = Arc::new(Ledger::default());
         let base = context("exporters", "prometheus");
-        let exporter = Prometheus::new(settings.get(), base, ledger.clone(), Vec::new());
-        exporter.start().await.unwrap();
+        let exporter = Prometheus::new(settings.get(), base, ledger.clone(), replaced);
         Self { exporter, ledger }
+    }
+
+    /// Replaces some exporters, of which the first is the newest and still runs.
+    async fn replacing(olds: &[&Self], more: &str) -> Self {
+        let tables = olds.iter().map(|old| old.exporter.views.own.clone());
+        let new = Self::build(more, olds[0].ledger.clone(), tables.collect());
+        olds[0].end().await;
+        new.exporter.start().await.unwrap();
+        new.exporter.show_tables(Vec::new());
+        new
     }
 
     fn push(&self, payload: impl Into<Payload>) {
@@ -99,8 +113,12 @@ impl Rig {
             .expect("a scrape waits");
     }
 
-    async fn stop(self) {
+    async fn end(&self) {
         self.exporter.stop(Instant::now() + Duration::from_secs(10)).await;
+    }
+
+    async fn stop(self) {
+        self.end().await;
     }
 }
 

@@ -118,6 +118,51 @@ async fn what_no_longer_comes_expires_whether_or_not_anyone_scrapes() {
     rig.stop().await;
 }
 
+/// Another expiry, then the first one again.
+#[tokio::test]
+async fn counters_go_on_when_reloads_change_limits() {
+    const DELTA: Data = Data::Sum {
+        monotonic: true,
+        temporality: Temporality::Delta,
+    };
+    let first = point("hits", DELTA, 3);
+    let later = |number: u64, value| Point {
+        start: first.time + number - 1,
+        time: first.time + number,
+        value: Value::Int(value),
+        ..first.clone()
+    };
+    let before = Rig::start("").await;
+    before.push(plain(&[first.clone(), point("heat", Data::Gauge, 40)]));
+    let changed = Rig::replacing(&[&before], "metric_expiration: 20m").await;
+    let page = changed.scrape().await;
+    assert!(
+        page.contains("\nhits_total{user=\"a\"} 3\n") && page.contains("\nheat{user=\"a\"} 40\n"),
+        "{page}"
+    );
+    changed.push(plain(&[later(1, 2)]));
+    // A push that ends after the stop.
+    before.push(plain(&[later(2, 4)]));
+    let again = Rig::replacing(&[&changed, &before], "").await;
+    again.push(plain(&[later(3, 8)]));
+    let page = again.scrape().await;
+    assert!(page.contains("\nhits_total{user=\"a\"} 17\n"), "{page}");
+    let balance = again.ledger.balance();
+    assert_eq!((balance.entered, balance.absorbed), (5, 5));
+    again.stop().await;
+}
+
+#[tokio::test]
+async fn a_page_whose_limits_stay_keeps_its_table_in_a_reload() {
+    let before = Rig::start("").await;
+    before.push(plain(&[point("hits", COUNTER, 3)]));
+    let after = Rig::replacing(&[&before], "namespace: site").await;
+    assert!(Arc::ptr_eq(&before.exporter.views.own, &after.exporter.views.own));
+    let page = after.scrape().await;
+    assert!(page.contains("\nsite_hits_total{user=\"a\"} 3\n"), "{page}");
+    after.stop().await;
+}
+
 #[tokio::test]
 async fn series_beyond_a_cap_share_one_and_are_counted() {
     for (cap, why) in [

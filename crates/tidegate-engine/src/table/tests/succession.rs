@@ -144,6 +144,21 @@ fn state_goes_through_several_successions_before_a_stream_reports() {
     assert!(old.successor().is_none());
 }
 
+#[test]
+fn a_table_of_newest_states_hands_on_states_and_totals_of_deltas() {
+    let old = table(vec![Rule::newest()]);
+    let counter = series("c", COUNTER, &[("pod", "a")], &[]);
+    let delta = series("d", DELTA, &[], &[]);
+    old.observe(&point(&counter, NOW, NOW + 1, 10), NOW);
+    old.observe(&point(&delta, NOW, NOW + 1, 4), NOW);
+    let (new, restored) = replaced(&old, vec![Rule::newest()]);
+    assert_eq!((restored.series, restored.outdated), (2, 0));
+    new.observe(&point(&counter, NOW, NOW + 2, 11), NOW);
+    new.observe(&point(&delta, NOW + 1, NOW + 2, 3), NOW);
+    assert_eq!((int(&new, "c{}"), int(&new, "d{}")), (11, 7));
+    assert_eq!(new.stats().colliding_streams, [0; 3]);
+}
+
 /// The rules change and change back. Only the first table has the series of the first rules.
 #[test]
 fn a_return_takes_what_the_newest_table_lacks_from_the_one_before() {
