@@ -4,7 +4,7 @@
 
 use super::kit::gateway::tidegate;
 use super::kit::keda::Keda;
-use super::kit::{Gateway, SOON, free_port, http, wait_for};
+use super::kit::{Gateway, SOON, free_port, http, wait_for, wait_until};
 use serde_json::Value as Json;
 use std::ffi::OsStr;
 use std::os::unix::net::UnixDatagram;
@@ -186,11 +186,13 @@ fn bash_completes_the_names_that_the_gateway_has() {
     });
     assert_eq!(complete(&["composites", "watch", "x"], &admin), "");
     assert!(complete(&["composites", "get", "--js"], &admin).contains("--json"));
-    assert_eq!(
-        complete(&["tap", ""], &admin),
-        "aggregate composite prometheus uds"
-    );
-    assert_eq!(complete(&["tap", "com"], &admin), "composite");
+    // On a busy machine, an answer may take longer than the second that the script waits.
+    wait_until(SOON, "the components", || {
+        complete(&["tap", ""], &admin) == "aggregate composite prometheus uds"
+    });
+    wait_until(SOON, "the component", || {
+        complete(&["tap", "com"], &admin) == "composite"
+    });
     assert!(complete(&["tap", "--wh"], &admin).contains("--where"));
     let closed = format!("127.0.0.1:{}", free_port());
     assert_eq!(complete(&["composites", "get", "de"], &closed), "");
