@@ -152,6 +152,7 @@ impl Reloader<'_> {
             clashes,
             rules,
         } = read;
+        rules.watch(&self.shared);
         let applied = running.reload(&self.loaded.plan, &loaded.plan, &clashes).await;
         let mut changes = applied.map_err(|error| match error {
             ReloadError::Build(errors) => loaded.build_failed_text(errors),
@@ -166,7 +167,6 @@ impl Reloader<'_> {
         let is_same = lines(&changes).is_empty() && last.as_ref().is_some_and(|last| last.config == config);
         let built = last.map_or_else(SystemTime::now, |last| last.built);
         overview.set(loaded.plan.overview(config, running.metrics().clone(), built));
-        rules.watch(&self.shared);
         let levels = changed_levels(&self.loaded.plan.telemetry.logs, &loaded.plan.telemetry.logs);
         *self.loaded = loaded;
         Ok(Applied {

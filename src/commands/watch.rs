@@ -23,9 +23,9 @@ pub(super) struct RuleContents {
     keys: ContentKeys,
 }
 
-/// The rule files of the configuration that runs.
+/// The rule files of the newest configuration: a reload reads them.
 #[derive(Default)]
-struct RunningRules(Latest<RuleContents>);
+struct NewestRules(Latest<RuleContents>);
 
 impl RuleContents {
     /// Reads the rule files of a configuration. Call it before its components are built.
@@ -35,9 +35,10 @@ impl RuleContents {
         Self { files, keys }
     }
 
-    /// Lets [`watch`] look at these files, and no others. Call it when the configuration runs.
+    /// Lets [`watch`] look at these files, and no others. Call it before a reload: if one of them is the cause of its failure, a
+    /// change of the file asks for another reload.
     pub(super) fn watch(self, shared: &Shared) {
-        shared.parts.get(RunningRules::default).0.set(self);
+        shared.parts.get(NewestRules::default).0.set(self);
     }
 }
 
@@ -47,7 +48,7 @@ fn keys(files: &[RuleFiles]) -> ContentKeys {
 
 /// Logs which files [`watch`] reads. It may itself run before the log does.
 pub(super) fn log_watch(files: &[PathBuf], shared: &Shared) {
-    let rules = shared.parts.get(RunningRules::default).0.get();
+    let rules = shared.parts.get(NewestRules::default).0.get();
     let globs = rules.iter().flat_map(|rules| &rules.files);
     let globs: Vec<_> = globs.flat_map(RuleFiles::globs).map(String::as_str).collect();
     if files.is_empty() && globs.is_empty() {
@@ -74,7 +75,7 @@ struct Seen {
 
 /// Asks for a reload whenever the contents of these files or of the rule files change.
 pub(super) async fn watch(files: Vec<PathBuf>, shared: Arc<Shared>) {
-    let running = shared.parts.get(RunningRules::default);
+    let of_newest = shared.parts.get(NewestRules::default);
     let mut rules: Option<Arc<RuleContents>> = None;
     let mut known = Seen {
         files: read(&files).await,
@@ -83,7 +84,7 @@ pub(super) async fn watch(files: Vec<PathBuf>, shared: Arc<Shared>) {
     let mut ticks = tokio::time::interval(LOOK);
     loop {
         ticks.tick().await;
-        let newest = running.0.get();
+        let newest = of_newest.0.get();
         if let Some(newest) = newest
             && rules.as_ref().is_none_or(|rules| !Arc::ptr_eq(rules, &newest))
         {

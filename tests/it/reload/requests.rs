@@ -126,6 +126,7 @@ fn watched_rule_files_are_applied_when_they_change_appear_or_go() {
     fs::create_dir(&directory).expect("a directory of the test");
     let [first, second] = ["a.yaml", "b.yaml"].map(|name| directory.join(name));
     let rules = |name: &str| format!("groups: [{{name: {name}, rules: [{{record: {name}, expr: up}}]}}]");
+    let broken = "groups: [{name: a, rules: [{record: r, expr: sum(}]}]";
     let write = |path: &Path, text: &str| fs::write(path, text).expect("a file of the test");
     let mut reloads = 0;
     let mut reloaded = |change: &dyn Fn()| {
@@ -150,11 +151,19 @@ fn watched_rule_files_are_applied_when_they_change_appear_or_go() {
         assert!(changed.contains("rebuilt extensions::rules"), "{changed}");
     }
     // It asks once: the reload of the next change is the next one in the list.
-    let refused = reloaded(&|| write(&second, "groups: [{name: a, rules: [{record: r, expr: sum(}]}]"));
+    let refused = reloaded(&|| write(&second, broken));
     assert_eq!(refused["success"], false, "{refused}");
     let error = refused["error"].to_string();
     assert!(error.contains("b.yaml:1"), "{error}");
     let mended = reloaded(&|| write(&second, &rules("three")));
+    assert_eq!(mended["success"], true, "{mended}");
+    // The configuration is refused because of a file that the running one does not name.
+    let [own, third] = ["config.yaml", "c.yaml"].map(|name| live.gateway.path(name));
+    write(&third, broken);
+    let named = config.replace("\"rules/*.yaml\"", "\"rules/*.yaml\", \"c.yaml\"");
+    let refused = reloaded(&|| write(&own, &named));
+    assert_eq!(refused["success"], false, "{refused}");
+    let mended = reloaded(&|| write(&third, &rules("four")));
     assert_eq!(mended["success"], true, "{mended}");
     live.gateway.stop();
 }
