@@ -263,14 +263,7 @@ impl Api {
                 }
             }
         };
-        let computed = tokio::time::timeout_at(deadline.into(), computed).await;
-        // A query may have waited for its turn, and the values have become too old.
-        if route.reads_data()
-            && let Some(why) = self.shared.health.unready()
-        {
-            return pages::busy(&why);
-        }
-        match computed {
+        let answer = match tokio::time::timeout_at(deadline.into(), computed).await {
             Ok(Ok(page)) => page.unwrap_or_else(|failure| self.refusal(&failure)),
             Ok(Err(why @ NotComputed::Bug)) => {
                 tracing::error!("a query panicked (a bug)");
@@ -278,6 +271,11 @@ impl Api {
             }
             Ok(Err(why)) => pages::busy(&why.to_string()),
             Err(_) => self.refusal(&QueryError::Timeout.into()),
+        };
+        // A query may have waited for its turn, and the values have become too old.
+        match self.shared.health.unready() {
+            Some(why) if route.reads_data() => pages::busy(&why),
+            _ => answer,
         }
     }
 
