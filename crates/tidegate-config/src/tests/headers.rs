@@ -56,7 +56,7 @@ fn mistakes_in_headers_are_named_without_their_values() {
         ("[{value: hunter2}]", "`name` must be specified"),
         ("[{name: a}]", "`value` must be specified"),
         ("[{name: , value: hunter2}]", "`name` must be specified"),
-        ("[{name: a, value: b, valeu: hunter2}]", "unknown key \"valeu\""),
+        ("[{name: a, value: b, content: hunter2}]", "unknown key \"content\""),
         ("[{name: [a], value: hunter2}]", "expected a string, found a list"),
         (
             "[{name: a, value: [hunter2]}]",
@@ -85,7 +85,7 @@ fn values_of_headers_are_masked_in_both_forms_and_names_are_not() {
     for headers in [
         "{x-a: hunter2, x-b: \"${env:WORD}\"}",
         "[{name: x-a, value: hunter2}, {name: x-b, value: \"${env:WORD}\"}]",
-        "[{name: x-a, valeu: hunter2}, {name: x-b}]",
+        "[{name: x-a, content: hunter2}, {name: x-b}]",
         "[{name: x-a, value: {x-b: hunter2}}, {name: x-b}]",
     ] {
         for key in ["headers", "record_headers"] {
