@@ -56,7 +56,10 @@ fn mistakes_in_headers_are_named_without_their_values() {
         ("[{value: hunter2}]", "`name` must be specified"),
         ("[{name: a}]", "`value` must be specified"),
         ("[{name: , value: hunter2}]", "`name` must be specified"),
-        ("[{name: a, value: b, content: hunter2}]", "unknown key \"content\""),
+        (
+            "[{name: a, value: b, content: hunter2}]",
+            "unknown key \"content\"",
+        ),
         ("[{name: [a], value: hunter2}]", "expected a string, found a list"),
         (
             "[{name: a, value: [hunter2]}]",
