@@ -7,7 +7,7 @@ use std::process::Command;
 
 use super::documents::PackageFiles;
 use super::tree::Tree;
-use super::{Release, absolute, archive};
+use super::{Release, absolute, archive, epoch};
 use crate::test::workspace;
 use crate::{Outcome, process};
 
@@ -114,7 +114,8 @@ fn build(is_debug: bool) -> Result<PathBuf, String> {
         .arg(process::target())
         .current_dir(workspace());
     if !is_debug {
-        cargo.arg("--release");
+        // C code has the time of its compilation, which is the only difference between two builds.
+        cargo.arg("--release").env("SOURCE_DATE_EPOCH", epoch()?);
     }
     process::stream(&mut cargo)?;
     let profile = if is_debug { "debug" } else { "release" };
