@@ -219,6 +219,8 @@ def test_prometheus_scrapes_the_data_of_all_replicas_once(tmp_path: Path) -> Non
         ("agent: {nixl: {hostPath: run/nixl}}", "hostPath"),
         ("agent: {nixl: {enabled: false}, cells: {enabled: false}, otlp: {enabled: false}}", "enable one of them"),
         ("agent: {existingConfigMap: a, extraConfig: {a: b}}", "agent"),
+        ("agent: {reload: always}", "reload"),
+        ("gateway: {reload: 1s}", "reload"),
         ("gateway: {replicas: 0}", "replicas"),
         ("gateway: {replicas: two}", "replicas"),
         ("gateway: {storage: {size: much}}", "size"),
@@ -260,6 +262,38 @@ def test_a_change_of_the_configuration_replaces_only_its_pods() -> None:
 
     before, after = sums(), sums("--set", "agent.extraConfig.service.drain_timeout=2s")
     assert before["DaemonSet"] != after["DaemonSet"] and before["StatefulSet"] == after["StatefulSet"]
+
+
+def test_with_reload_a_change_of_the_configuration_replaces_no_pod() -> None:
+    def found(*settings: str) -> dict[tuple[str, str], kit.Object]:
+        result = kit.template("--set", ",".join(["agent.reload=true", *settings]))
+        assert result.returncode == 0, result.stderr
+        return {(each["kind"], each["metadata"]["name"]): each for each in kit.documents(result.stdout)}
+
+    before, after = (found(f"agent.extraConfig.service.drain_timeout={limit}") for limit in ("2s", "3s"))
+    assert before.keys() == after.keys()
+    assert [key for key in before if before[key] != after[key]] == [("ConfigMap", "prod-tidegate-agent")]
+
+
+@matrix
+def test_pods_that_reload_watch_the_files_of_a_mounted_directory(values: Path) -> None:
+    given = yaml.safe_load(values.read_text()) or {}
+    for workload in kit.workloads(values):
+        chosen = given.get({"DaemonSet": "agent", "StatefulSet": "gateway"}[workload["kind"]], {})
+        reloads, container = chosen.get("reload", False), kit.container(workload)
+        assert ("--watch-config" in container["args"]) == reloads
+        is_replaced = "checksum/config" in workload["spec"]["template"]["metadata"]["annotations"]
+        assert is_replaced == (not reloads and not chosen.get("existingConfigMap"))
+        # The kubelet does not update a mount with a subPath.
+        (mount,) = (mount for mount in container["volumeMounts"] if mount["name"] == "config")
+        assert mount.keys() == {"name", "mountPath", "readOnly"}
+        files = [argument.split("=")[1] for argument in container["args"] if argument.startswith("--config=")]
+        assert files and all(str(Path(file).parent) == mount["mountPath"] for file in files)
+
+
+def test_the_matrix_has_pods_that_reload() -> None:
+    workloads = [workload for values in kit.MATRIX for workload in kit.workloads(values)]
+    assert {workload["kind"] for workload in workloads if "--watch-config" in kit.container(workload)["args"]} == {"DaemonSet", "StatefulSet"}
 
 
 @pytest.mark.parametrize(

@@ -108,6 +108,7 @@ agent:
   podLabels: {}
   extraConfig: {}
   existingConfigMap: ""
+  reload: false
 gateway:
   replicas: 1
   runAsUser: 10001
@@ -124,6 +125,7 @@ gateway:
   podLabels: {}
   extraConfig: {}
   existingConfigMap: ""
+  reload: false
 serviceAccount: {create: true, name: "", annotations: {}}
 discovery: {agent: false, gateway: false}
 cluster: {enabled: false}

@@ -84,13 +84,17 @@ securityContext:
   capabilities: {drop: [ALL]}
 {{- end }}
 
-{{/* The arguments: extraConfig is a second file, which tidegate merges over the first. */}}
+{{/* The arguments: extraConfig is a second file, which tidegate merges over the first. With `reload`, tidegate reads both again
+when the kubelet has updated them. The kubelet updates a mounted directory, and not a mount with a subPath. */}}
 {{- define "tidegate.arguments" -}}
 args:
   - run
   - --config=/etc/tidegate/config.yaml
   {{- if and .extraConfig (not .existingConfigMap) }}
   - --config=/etc/tidegate/extra.yaml
+  {{- end }}
+  {{- if .reload }}
+  - --watch-config
   {{- end }}
 {{- end }}
 
