@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-//! The bounds of a run without faults: of the ages of what a page shows, and of the starts of replicas.
+//! The bounds of a run without faults: of the ages of what a page shows, and of the starts of replicas. One of them also holds
+//! between faults.
 
 use std::time::Duration;
 
@@ -8,9 +9,10 @@ use serde_json::json;
 
 use super::check::Violations;
 use super::figures::Figures;
+use super::late::LateTimes;
 use super::options::{EngineChoice, Options};
 use super::producer::INTERVAL;
-use super::reader::ReadResult;
+use super::reader::{CompositeAge, ReadResult, TOLERANCE};
 use super::replica::MAX_LAG;
 use super::rows::ROWS;
 use crate::stats::Samples;
@@ -59,9 +61,11 @@ pub(super) struct AgeBounds {
 impl AgeBounds {
     /// The bounds of a run with so many agents; none with faults, which make pages old.
     pub(super) fn of(agents: usize, options: &Options) -> Option<Self> {
-        if !options.faults.is_empty() {
-            return None;
-        }
+        options.faults.is_empty().then(|| Self::calm(agents, options))
+    }
+
+    /// The bounds that a run without faults has.
+    fn calm(agents: usize, options: &Options) -> Self {
         let (interval, updates) = (options.interval.as_secs_f64(), options.updates.as_secs_f64());
         // An agent counts when it sends.
         let between_updates = interval * (updates / interval).ceil();
@@ -72,18 +76,18 @@ impl AgeBounds {
         };
         // The gateway counts once in an interval: an observation is the newest one until the next one is shown.
         let intervals = 2.0 * INTERVAL.as_secs_f64();
-        Some(Self {
+        Self {
             page: between_updates + (SLACK + interval / 4.0).min(MOST_SLACK),
             composite: intervals + MAX_LAG.as_secs_f64() + COMPOSITE + of_engine,
             is_strict: agents * options.gpus <= MOST,
-        })
+        }
     }
 
     /// Adds a row for each bound. A small run above a bound has a violation.
     pub(super) fn check(self, read: &ReadResult, figures: &mut Figures, violations: &Violations) {
         let p99 =
             (!read.staleness.is_empty()).then(|| Samples::new(read.staleness.iter().copied()).quantile(0.99));
-        let highest = read.composite_ages.iter().copied().reduce(f64::max);
+        let highest = read.composite_ages.iter().map(|age| age.seconds).reduce(f64::max);
         for (figure, key, age, bound) in [
             ("the p99 on a page", "staleness_p99_bound", p99, self.page),
             ("a composite", "composite_age_bound", highest, self.composite),
@@ -107,8 +111,70 @@ impl AgeBounds {
     }
 }
 
+/// The bound of the ages of a composite with faults. It holds for each page that a replica answers, while no page of the gateway
+/// is late: a replica that lags answers 503.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct TimelyBound {
+    composite: Duration,
+    /// Whether a run above it has failed.
+    is_strict: bool,
+}
+
+impl TimelyBound {
+    /// The bound of a run with so many agents; none without faults, where [`AgeBounds`] hold for all pages.
+    pub(super) fn of(agents: usize, options: &Options) -> Option<Self> {
+        let bounds = AgeBounds::calm(agents, options);
+        (!options.faults.is_empty()).then(|| Self {
+            composite: Duration::from_secs_f64(bounds.composite) + TOLERANCE,
+            is_strict: bounds.is_strict,
+        })
+    }
+
+    /// Adds a row. A small run above the bound has a violation.
+    pub(super) fn check(
+        self,
+        read: &ReadResult,
+        late: &LateTimes,
+        figures: &mut Figures,
+        violations: &Violations,
+    ) {
+        let shown = read.composite_ages.iter();
+        let timely = shown.filter(|age| late.is_timely(age.answered, self.composite + age.took));
+        let ages: Vec<f64> = timely.map(CompositeAge::when_asked).collect();
+        let (count, all) = (ages.len(), read.composite_ages.len());
+        let name = "age of a composite while no page of the gateway is late: pages, max";
+        let Some(highest) = ages.into_iter().reduce(f64::max) else {
+            figures.add(name, format!("0 of {all}"), &[("timely_composites", json!(0))]);
+            return;
+        };
+        let bound = self.composite.as_secs_f64();
+        let holds = highest <= bound;
+        figures.add(
+            name,
+            format!(
+                "{count} of {all}, {highest:.2} s; bound {bound:.2} s: {}",
+                outcome(holds)
+            ),
+            &[
+                ("timely_composites", json!(count)),
+                ("timely_composite_age_max_seconds", json!(highest)),
+                ("timely_composite_age_bound_seconds", json!(bound)),
+                ("timely_composite_age_bound_holds", json!(holds)),
+            ],
+        );
+        if self.is_strict && !holds {
+            violations.add(format!(
+                "a composite while no page of the gateway is late: the age is {highest:.2} s, and the bound {bound:.2} s"
+            ));
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
+    use std::time::Instant;
+
+    use super::super::late::PageCounts;
     use super::*;
 
     fn bounds(agents: usize, arguments: &[&str]) -> Option<AgeBounds> {
@@ -117,6 +183,14 @@ mod tests {
             agents,
             &Options::parse(&[&server[..], arguments].concat()).unwrap(),
         )
+    }
+
+    fn age(seconds: f64, answered: Instant) -> CompositeAge {
+        CompositeAge {
+            seconds,
+            answered,
+            took: Duration::from_millis(500),
+        }
     }
 
     fn page_bound(interval: &str, updates: &str) -> f64 {
@@ -171,9 +245,10 @@ mod tests {
 
     #[test]
     fn an_age_above_its_bound_is_a_violation_of_a_small_run() {
+        let now = Instant::now();
         let read = ReadResult {
             staleness: vec![1.6],
-            composite_ages: vec![1.0, 2.0],
+            composite_ages: vec![age(1.0, now), age(2.0, now)],
             ..ReadResult::default()
         };
         for (agents, expected) in [(10, 1), (2_000, 0)] {
@@ -183,6 +258,53 @@ mod tests {
             let rows: Vec<_> = figures.rows.iter().map(|(_, text)| text.as_str()).collect();
             assert_eq!(rows, ["1.50 s: MISSED", "5.50 s: holds"]);
             assert_eq!(violations.all().0, expected);
+        }
+    }
+
+    #[test]
+    fn with_faults_only_pages_after_timely_ones_have_a_bound() {
+        let timely = |agents, arguments: &[&str]| {
+            let arguments = [&["--server", "nats"], arguments].concat();
+            TimelyBound::of(agents, &Options::parse(&arguments).unwrap())
+        };
+        assert_eq!(timely(10, &["--faults", "none"]), None);
+        assert_eq!(timely(10, &[]).unwrap().composite, Duration::from_millis(6_500));
+        let (begun, second) = (Instant::now(), Duration::from_secs(1));
+        let mut late = LateTimes::new(begun);
+        // The gateway does not answer for a second.
+        late.take(None, begun + second);
+        late.take(Some(PageCounts::default()), begun + second * 60);
+        for (agents, ages, expected, count) in [
+            (
+                10,
+                [(9.0, 2), (6.9, 30)],
+                "1 of 2, 6.40 s; bound 6.50 s: holds",
+                0,
+            ),
+            (
+                10,
+                [(1.0, 29), (9.0, 30)],
+                "2 of 2, 8.50 s; bound 6.50 s: MISSED",
+                1,
+            ),
+            (
+                2_000,
+                [(1.0, 29), (9.0, 30)],
+                "2 of 2, 8.50 s; bound 6.50 s: MISSED",
+                0,
+            ),
+            (10, [(9.0, 2), (9.0, 61)], "0 of 2", 0),
+        ] {
+            let ages = ages.map(|(seconds, at)| age(seconds, begun + second * at));
+            let read = ReadResult {
+                composite_ages: ages.to_vec(),
+                ..ReadResult::default()
+            };
+            let (mut figures, violations) = (Figures::default(), Violations::default());
+            let bound = timely(agents, &[]).unwrap();
+            bound.check(&read, &late, &mut figures, &violations);
+            assert_eq!(figures.rows[0].1, expected);
+            assert_eq!(violations.all().0, count);
         }
     }
 }

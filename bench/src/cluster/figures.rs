@@ -271,7 +271,8 @@ impl Figures {
         );
         let stalest = format!(" ({})", read.stalest);
         self.add_ages("a page", "staleness", &read.staleness, &stalest);
-        self.add_ages("a composite of 10 s", "composite_age", &read.composite_ages, "");
+        let ages: Vec<_> = read.composite_ages.iter().map(|age| age.seconds).collect();
+        self.add_ages("a composite of 10 s", "composite_age", &ages, "");
     }
 
     /// Adds the ages of what a page or a composite shows, in seconds, if there are any. `note` belongs to the highest one.

@@ -16,6 +16,7 @@ mod faults;
 mod figures;
 mod fleet;
 mod kafka;
+mod late;
 mod member;
 mod model;
 mod nats;
@@ -37,7 +38,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
-use self::bounds::AgeBounds;
+use self::bounds::{AgeBounds, TimelyBound};
 use self::broker::{Broker, write_time};
 use self::check::Violations;
 use self::faults::FaultInjector;
@@ -165,6 +166,11 @@ fn run_with(
     if let Some(bounds) = AgeBounds::of(agents, options) {
         bounds.check(&read, &mut figures, &cluster.violations);
     }
+    if let Some(bound) = TimelyBound::of(agents, options)
+        && let Some(producer) = &cluster.producer
+    {
+        bound.check(&read, &producer.late, &mut figures, &cluster.violations);
+    }
     match &cluster.prometheus {
         Some(prometheus) => {
             figures.add_resets(&prometheus.check(&cluster.violations, options.engine.confirms())?)
@@ -278,7 +284,10 @@ impl Cluster {
         };
         cluster.wait_until_ready()?;
         let model = cluster.fleet.model.clone();
-        cluster.producer = Some(Producer::start(binary, &network.of_producers, logs, model)?);
+        // A calm run measures what a producer costs without them.
+        let has_own_metrics = !options.faults.is_empty();
+        let store = &network.of_producers;
+        cluster.producer = Some(Producer::start(binary, store, logs, model, has_own_metrics)?);
         if let Some(server) = &options.prometheus
             && agents * options.gpus <= MAX_SCRAPED
         {
@@ -303,6 +312,7 @@ impl Cluster {
         let is_due = self.next_look <= Instant::now();
         if is_due {
             self.next_look = Instant::now() + LOOK;
+            self.producer.iter_mut().for_each(Producer::check_pages);
         }
         let brokers = self.brokers.iter_mut().map(|broker| &mut broker.member);
         let producers = self.producer.iter_mut().map(|producer| &mut producer.member);

@@ -13,12 +13,14 @@ use parking_lot::Mutex;
 use tempfile::TempDir;
 
 use super::agent::CLUSTER;
+use super::late::{LateTimes, PageCounts};
 use super::member::Member;
 use super::model::Model;
 use super::rows::ROWS;
 use super::store::Store;
 use crate::BenchError;
-use crate::gateway::command;
+use crate::gateway::{command, free_port};
+use crate::http::Scraper;
 
 /// The interval of its pages, and of the updates of all its series.
 pub(super) const INTERVAL: Duration = Duration::from_secs(1);
@@ -26,6 +28,9 @@ pub(super) const INTERVAL: Duration = Duration::from_secs(1);
 /// The longest time until it listens.
 const START: Duration = Duration::from_secs(120);
 const PAUSE: Duration = Duration::from_millis(20);
+
+/// The longest time of an answer with its own metrics.
+const TIMEOUT: Duration = Duration::from_millis(500);
 
 /// The begin of the names that are not in the model, and the number of their series: the times at which the gateway counts.
 pub(super) const PROBES: &str = "probe_";
@@ -47,14 +52,22 @@ exporters:
   partials: {cluster: cluster, producer: gateway, interval: 1s}
 service:
   extensions: [cluster]
-  telemetry: {logs: {level: warn}, metrics: {level: none}}
+  telemetry: {logs: {level: warn}, metrics: METRICS}
   pipelines:
     metrics: {receivers: [uds], processors: [composite, aggregate], exporters: [partials]}
 "#;
 
+/// The options of its own metrics.
+const NO_METRICS: &str = "{level: none}";
+const OWN_METRICS: &str = "{readers: [{pull: {exporter: {prometheus: {host: 127.0.0.1, port: PORT}}}}]}";
+
 /// The gateway, and the thread that counts.
 pub(super) struct Producer {
     pub(super) member: Member,
+    /// The port of its own metrics, if it has them.
+    own: Option<u16>,
+    /// When its pages were late. Without own metrics, this is not known.
+    pub(super) late: LateTimes,
     is_over: Arc<AtomicBool>,
     thread: Option<JoinHandle<std::io::Result<()>>>,
     /// The directory of the socket: the path of a socket is short.
@@ -68,12 +81,19 @@ impl Producer {
         store: &Store,
         logs: &Path,
         model: Arc<Mutex<Model>>,
+        has_own_metrics: bool,
     ) -> Result<Self, BenchError> {
+        let own = has_own_metrics.then(free_port).transpose()?;
+        let metrics = own.map_or_else(
+            || NO_METRICS.to_owned(),
+            |port| OWN_METRICS.replace("PORT", &port.to_string()),
+        );
         let directory = TempDir::new()?;
         let socket = directory.path().join("statsd.sock");
         let config = CONFIG
             .replace("CLUSTER", CLUSTER)
             .replace("ENGINE", &store.of_producer())
+            .replace("METRICS", &metrics)
             .replace("SOCKET", &socket.display().to_string());
         let mut member = Member::new("producer".to_owned(), logs);
         member.start(|directory| command(binary, directory.path(), &config))?;
@@ -83,10 +103,20 @@ impl Producer {
         let thread = std::thread::spawn(move || count(&sender, &model, &over));
         Ok(Self {
             member,
+            own,
+            late: LateTimes::new(Instant::now()),
             is_over,
             thread: Some(thread),
             _directory: directory,
         })
+    }
+
+    /// Asks whether its pages are late.
+    pub(super) fn check_pages(&mut self) {
+        let Some(port) = self.own else { return };
+        let counts = Scraper::connect_within(port, "/metrics", TIMEOUT)
+            .and_then(|mut own| Ok(PageCounts::parse(own.get()?)));
+        self.late.take(counts.ok(), Instant::now());
     }
 
     /// It counts nothing more.

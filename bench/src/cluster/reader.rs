@@ -20,7 +20,7 @@ use crate::http::Scraper;
 const INTERVAL: Duration = Duration::from_secs(1);
 
 /// A replica on a busy machine notices its lag this late, and an answer takes time.
-const TOLERANCE: Duration = Duration::from_secs(1);
+pub(super) const TOLERANCE: Duration = Duration::from_secs(1);
 
 /// A page may be older than another one that was read this long before, unless the replicas confirm their pages by the store.
 pub(super) fn max_age(confirms: bool) -> Duration {
@@ -33,6 +33,23 @@ pub(super) fn max_age(confirms: bool) -> Duration {
 
 /// The parts of the window of a composite.
 const SUB_WINDOW: Duration = Duration::from_secs(1);
+
+/// The age of the newest observation in the composite of a page.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct CompositeAge {
+    /// The age at the end of the answer.
+    pub(super) seconds: f64,
+    /// The end of the answer, and how long it took.
+    pub(super) answered: Instant,
+    pub(super) took: Duration,
+}
+
+impl CompositeAge {
+    /// The age at the question, in seconds: a slow answer makes it no older.
+    pub(super) fn when_asked(&self) -> f64 {
+        self.seconds - self.took.as_secs_f64()
+    }
+}
 
 /// The results of all asks.
 #[derive(Clone, Debug, Default)]
@@ -50,8 +67,8 @@ pub(super) struct ReadResult {
     pub(super) lower: u64,
     /// Ages of the newest update that is shown, in seconds, of each agent on each page.
     pub(super) staleness: Vec<f64>,
-    /// Ages of the newest observation in the composite of a page, in seconds.
-    pub(super) composite_ages: Vec<f64>,
+    /// Ages of the composite of a page.
+    pub(super) composite_ages: Vec<CompositeAge>,
     pub(super) highest_age: f64,
     /// The agent with the highest age.
     pub(super) stalest: String,
@@ -155,8 +172,12 @@ impl RoundRobinState {
         let ages = model.staleness(|sample| page.value(sample), now);
         self.checker.may_differ = model.differ_until.is_some_and(|until| asked < until);
         drop(model);
-        let composite_age = page.clock().map(|shown| unix_seconds(wall) - shown);
-        self.check_composite(composite_age, number, now.saturating_duration_since(asked));
+        let composite_age = page.clock().map(|shown| CompositeAge {
+            seconds: unix_seconds(wall) - shown,
+            answered: now,
+            took: now.saturating_duration_since(asked),
+        });
+        self.check_composite(composite_age, number);
         let found = self.checker.take(page, (asked, now), &most);
         let seconds = self.begun.elapsed().as_secs_f64();
         let check = format!("a page of replica-{number} after {seconds:.1} s");
@@ -170,14 +191,15 @@ impl RoundRobinState {
         }
     }
 
-    /// A composite shows nothing that has left its window, also on a page that took long. `age`: of its newest observation.
-    fn check_composite(&mut self, age: Option<f64>, number: usize, took: Duration) {
+    /// A composite shows nothing that has left its window, also on a page that took long.
+    fn check_composite(&mut self, age: Option<CompositeAge>, number: usize) {
         let Some(age) = age else { return };
-        let most = WINDOW + SUB_WINDOW + MAX_LAG + took + TOLERANCE;
-        if age > most.as_secs_f64() {
+        let most = WINDOW + SUB_WINDOW + MAX_LAG + age.took + TOLERANCE;
+        if age.seconds > most.as_secs_f64() {
             let seconds = self.begun.elapsed().as_secs_f64();
             self.violations.add(format!(
-                "a page of replica-{number} after {seconds:.1} s: the composite is {age:.1} s old"
+                "a page of replica-{number} after {seconds:.1} s: the composite is {:.1} s old",
+                age.seconds
             ));
         }
         if !self.is_quiet.load(Relaxed) {
