@@ -71,9 +71,9 @@ def test_refused_items_are_counted_where_a_reader_looks_first(watched: kit.Watch
 
 
 def test_dropped_items_are_on_their_edge_and_in_the_ledger_by_reason(watched: kit.Watched) -> None:
-    # The filter drops one of the two StatsD lines of each datagram.
+    # The filter drops one of the two StatsD lines of each datagram. A slash would end the pattern of a name.
     page = watched.open("graph")
-    drops = page.get_by_role("row", name=re.compile("^metrics/few uds filter")).locator("td").nth(5)
+    drops = page.get_by_role("row", name=re.compile("^metrics.few uds filter")).locator("td").nth(5)
     expect(drops).to_have_text(re.compile(r"^(?!0/s)\d.*/s$"))
     expect(drops).to_have_attribute("data-mark", "bad")
     expect(page.locator("svg.graph text.drops", has_text="/s").first).to_have_text(re.compile(r"^−(?!0/s)\d.*/s$"))
@@ -82,7 +82,7 @@ def test_dropped_items_are_on_their_edge_and_in_the_ledger_by_reason(watched: ki
     tile = page.locator(".tile", has_text="dropped").locator("strong")
     expect(tile).to_have_attribute("data-mark", "bad")
     page = watched.open("ledger")
-    for name in ("processors::filter@metrics/few", "all components"):
+    for name in ("processors::filter@metrics.few", "all components"):
         cells = page.get_by_role("row", name=re.compile(f"^{name}")).locator("td")
         expect(cells.nth(6)).to_have_text(re.compile("^[1-9]"))
         expect(cells.nth(6)).to_have_attribute("data-mark", "bad")
