@@ -283,6 +283,8 @@ impl<'a> Builder<'a, '_> {
             entries.insert(entry);
             return;
         };
+        // No option reads the value, so nothing says later whether it is a secret.
+        hide(&entry.value, self.problems);
         self.problems.at_span(entry.value.key_span, "").error(format!(
             "duplicate key {}, first given at line {}, column {}",
             quoted(&entry.key),

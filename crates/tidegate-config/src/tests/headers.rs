@@ -51,6 +51,19 @@ fn a_list_of_headers_may_repeat_a_name() {
 }
 
 #[test]
+fn the_value_of_a_duplicate_key_is_masked() {
+    for (text, key) in [
+        ("[{name: a, value: b, value: hunter2}]", "value"),
+        ("{a: b, a: hunter2}", "a"),
+        ("{a: b, a: [{c: hunter2}]}", "a"),
+    ] {
+        let problems = decode(text).1.to_string();
+        assert!(problems.contains(&format!("duplicate key {key:?}")), "{problems}");
+        assert!(!problems.contains("hunter2"), "{problems}");
+    }
+}
+
+#[test]
 fn mistakes_in_headers_are_named_without_their_values() {
     for (text, message) in [
         ("[{value: hunter2}]", "`name` must be specified"),

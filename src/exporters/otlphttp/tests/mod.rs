@@ -394,8 +394,12 @@ fn mistakes_are_named() {
             "accepts no keys in headers",
         ),
         (
-            "{endpoint: \"http://a\", headers: [{name: a, value: x}, {name: a, value: y}]}",
-            "headers[1]: the header \"a\" is given more than once",
+            "{endpoint: \"http://a\", headers: [{name: a, value: x}, {name: A, value: y}]}",
+            "headers[1]: the header \"A\" is given more than once",
+        ),
+        (
+            "{endpoint: \"http://a\", headers: {Content-Length: \"5\"}}",
+            "the gateway sets the header \"Content-Length\" itself: remove it",
         ),
         (
             "{endpoint: \"http://a\", headers: [{name: a, value: x}, {name: \"a b\", value: y}]}",
