@@ -12,6 +12,7 @@ use crate::component::{
     TableHandle,
 };
 use crate::config::{Class, Node, NodeValue};
+use crate::watch::Watched;
 
 /// What an instance is built from. A reload keeps an instance whose parts stay equal.
 #[derive(Clone, PartialEq)]
@@ -153,12 +154,14 @@ impl GraphMember {
     }
 
     /// Takes the table and the composites of the member, which has stopped, off the lists. Exporters that are still running
-    /// show the table. Watchers of the composites stay until the gateway ends them.
-    pub fn withdraw(&self, shared: &Shared) {
+    /// show the table. Watchers of the composites stay until the gateway ends them. Composites in `kept` stay on the list:
+    /// another member has them.
+    pub fn withdraw(&self, shared: &Shared, kept: &[Arc<Watched>]) {
         if let Some(table) = self.listed_table() {
             shared.tables.remove(&table);
         }
-        for composite in self.lifecycle().composites() {
+        let is_gone = |one: &&Arc<Watched>| kept.iter().all(|other| !Arc::ptr_eq(other, one));
+        for composite in self.lifecycle().composites().iter().filter(is_gone) {
             shared.composites.remove(composite);
         }
     }

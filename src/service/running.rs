@@ -111,7 +111,7 @@ pub(super) async fn stop_all(members: &[GraphMember], shared: &Shared, deadline:
         .for_each(|member| member.set_downstreams(DownstreamState::Leaving));
     for member in members.iter().rev() {
         stop_within(member, deadline, STOP_GRACE).await;
-        member.withdraw(shared);
+        member.withdraw(shared, &[]);
     }
 }
 

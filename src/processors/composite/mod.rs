@@ -6,9 +6,12 @@
 //! All data passes unchanged. Before `aggregate` it sees every single event, after it only snapshots. Each value
 //! can be read at any time (admin API, live tables), and is pushed on as a gauge at every `interval`. Watchers are
 //! notified when it changes or crosses a threshold.
+//!
+//! If a reload replaces the processor, composites with equal declarations go on in the new one (`kept`).
 
 pub mod config;
 mod expression;
+mod kept;
 mod threshold;
 mod webhook;
 mod windows;
@@ -24,6 +27,7 @@ use tidegate_engine::{
 use tokio::task::JoinHandle;
 
 use self::config::CompositeProcessorConfig;
+use self::kept::{CompositesState, kept_of, replaced};
 use self::webhook::Webhook;
 use self::windows::WindowLog;
 use super::emit::{Emitter, Ticker};
@@ -75,9 +79,10 @@ struct Composites {
     next: Arc<dyn Consumer>,
     ledger: Arc<Ledger>,
     ticker: Ticker,
-    watched: Vec<Arc<Watched>>,
+    /// What the next instance goes on with.
+    state: Arc<CompositesState>,
     webhooks: Vec<Webhook>,
-    /// The tasks that read for watchers and forward crossings.
+    /// The tasks that read for watchers and compute expressions.
     tasks: Mutex<Vec<JoinHandle<()>>>,
 }
 
@@ -88,17 +93,30 @@ impl Composites {
         let declarations: Vec<_> = declarations
             .collect::<Result<_, BadPattern>>()
             .map_err(|error| cx.base.error(error.to_string()))?;
+        let before = replaced(shared, &cx.replaced);
+        let kept: Vec<_> = declarations.iter().map(|one| kept_of(&before, one)).collect();
         // All composites of a processor together may take as much memory as a table.
-        let budget = Arc::new(Budget::of(shared.memory.bounds_of_tables()));
-        let list: Vec<_> = declarations
-            .into_iter()
-            .map(|one| Arc::new(Composite::new(one).bounded_by(budget.clone())))
+        let known = kept.iter().flatten().next();
+        let budget = match known {
+            Some(watched) => watched.composite().budget().clone(),
+            None => Arc::new(Budget::of(shared.memory.bounds_of_tables())),
+        };
+        let list = declarations.into_iter().zip(&kept);
+        let list: Vec<_> = list
+            .map(|(declaration, kept)| match kept {
+                Some(watched) => watched.composite().clone(),
+                None => Arc::new(Composite::new(declaration).bounded_by(budget.clone())),
+            })
             .collect();
         let table = Arc::new(Table::new(cx.base.path.clone(), Vec::new(), Limits::default()));
         let (mut watched, mut webhooks) = (Vec::new(), Vec::new());
-        for (composite, options) in list.iter().zip(&config.composites) {
+        for ((composite, kept), options) in list.iter().zip(&kept).zip(&config.composites) {
             table.attach(composite.clone());
-            let one = Arc::new(Watched::new(composite.clone(), options.thresholds()));
+            let thresholds = options.thresholds();
+            let one = match kept {
+                Some(watched) if watched.thresholds() == thresholds => watched.clone(),
+                _ => Arc::new(Watched::new(composite.clone(), thresholds)),
+            };
             for threshold in &options.thresholds {
                 if let (Some(webhook), Some(named)) = (&threshold.webhook, threshold.threshold()) {
                     webhooks.push(Webhook::new(webhook, &cx.base, one.clone(), named.name)?);
@@ -107,13 +125,21 @@ impl Composites {
             watched.push(one);
         }
         let future = (&config.future).into();
-        let set = Arc::new(CompositeSet::new(list).with_future(future));
-        let log = |id: String| Arc::new(WindowLog::new(id, cx.base.path.clone(), set.clone()));
+        let set = CompositeSet::new(list).with_future(future);
+        let set = Arc::new(match before.first() {
+            Some(before) => set.succeeding(before.set()),
+            None => set,
+        });
+        let log = |id: String| {
+            let kept = kept.iter().flatten().map(|watched| watched.composite().clone());
+            Arc::new(WindowLog::new(id, cx.base.path.clone(), set.clone()).keeping(kept.collect()))
+        };
+        let state = CompositesState::of(shared, table.clone(), set.clone(), watched);
         Ok(Self {
             windows: config.storage.clone().map(log),
             config,
             base: cx.base,
-            watched,
+            state,
             webhooks,
             tasks: Mutex::default(),
             set,
@@ -243,7 +269,7 @@ impl Lifecycle for Composites {
         }
         let mut tasks = Vec::new();
         for webhook in &self.webhooks {
-            tasks.push(webhook.start().await?);
+            webhook.start().await?;
         }
         for (composite, options) in self.set.list().iter().zip(&self.config.composites) {
             if let Some(query) = options.query() {
@@ -251,8 +277,9 @@ impl Lifecycle for Composites {
                 tasks.push(expression::start(composite, query, shared, interval));
             }
         }
-        for watched in &self.watched {
+        for watched in self.state.watched() {
             let watched = watched.clone();
+            watched.hold_crossings(false);
             tasks.push(tokio::spawn(async move { watched.keep_looking().await }));
         }
         *self.tasks.lock() = tasks;
@@ -285,11 +312,12 @@ impl Lifecycle for Composites {
             }
             base.shared.notices.set(&base.path, notices);
         });
+        self.state.note_start();
         Ok(())
     }
 
     fn composites(&self) -> &[Arc<Watched>] {
-        &self.watched
+        self.state.watched()
     }
 
     async fn stop(&self, deadline: Instant) {
@@ -299,6 +327,10 @@ impl Lifecycle for Composites {
         }
         let tasks = std::mem::take(&mut *self.tasks.lock());
         tasks.iter().for_each(JoinHandle::abort);
+        // They may go on in another instance, which has webhooks of its own.
+        for watched in self.state.watched() {
+            watched.hold_crossings(true);
+        }
         for webhook in &self.webhooks {
             webhook.stop(deadline).await;
         }

@@ -2,6 +2,7 @@
 
 //! The composites see the data of a pipeline, and do not change it.
 
+mod kept;
 mod rates;
 
 use std::sync::Arc;

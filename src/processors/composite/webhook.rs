@@ -10,9 +10,11 @@ use bytes::{BufMut, BytesMut};
 use http::header::{CONTENT_TYPE, HeaderValue, USER_AGENT as USER_AGENT_HEADER};
 use http::{HeaderMap, Method, Request, Uri};
 use http_body_util::Full;
+use parking_lot::Mutex;
 use tidegate_runtime::USER_AGENT;
 use tokio::sync::broadcast::{Receiver, error::RecvError};
 use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
 
 use crate::batch::{Batch, Encoded, Signal};
 use crate::component::{
@@ -164,6 +166,9 @@ pub(super) struct Webhook {
     watched: Arc<Watched>,
     threshold: Arc<str>,
     labels: [(&'static str, String); 2],
+    /// The task that queues crossings.
+    task: Mutex<Option<JoinHandle<()>>>,
+    stopping: CancellationToken,
 }
 
 impl Webhook {
@@ -197,20 +202,32 @@ impl Webhook {
             watched,
             threshold,
             labels,
+            task: Mutex::default(),
+            stopping: CancellationToken::new(),
         })
     }
 
-    pub(super) async fn start(&self) -> Result<JoinHandle<()>, ComponentError> {
+    pub(super) async fn start(&self) -> Result<(), ComponentError> {
         self.destination.start().await?;
         let crossings = self.watched.crossings();
         let (destination, ledger) = (self.destination.clone(), self.ledger.clone());
         let (threshold, labels) = (self.threshold.clone(), self.labels.clone());
-        Ok(tokio::spawn(async move {
-            hand_on(crossings, &threshold, &destination, &ledger, &labels).await;
-        }))
+        let stopping = self.stopping.clone();
+        *self.task.lock() = Some(tokio::spawn(async move {
+            hand_on((crossings, &stopping), &threshold, &destination, &ledger, &labels).await;
+        }));
+        Ok(())
     }
 
+    /// Sends the crossings of before. The composite must hold further ones: it may outlive the webhook.
     pub(super) async fn stop(&self, deadline: Instant) {
+        self.stopping.cancel();
+        let task = self.task.lock().take();
+        if let Some(mut task) = task
+            && tokio::time::timeout_at(deadline.into(), &mut task).await.is_err()
+        {
+            task.abort();
+        }
         self.destination.stop(deadline).await;
     }
 
@@ -220,9 +237,9 @@ impl Webhook {
     }
 }
 
-/// Queues every crossing of this threshold.
+/// Queues every crossing of this threshold until it is `stopping`.
 async fn hand_on(
-    mut crossings: Receiver<Arc<Crossing>>,
+    (mut crossings, stopping): (Receiver<Arc<Crossing>>, &CancellationToken),
     threshold: &str,
     to: &Destination<Post>,
     ledger: &Ledger,
@@ -230,7 +247,12 @@ async fn hand_on(
 ) {
     let lost = |items: u64| metrics::counter!("tidegate_webhook_dropped_total", labels).increment(items);
     loop {
-        match crossings.recv().await {
+        let received = tokio::select! {
+            biased;
+            received = crossings.recv() => received,
+            () = stopping.cancelled() => return,
+        };
+        match received {
             Ok(crossing) if &*crossing.threshold.name == threshold => {
                 let batch = batch(&crossing);
                 let mut flow = Flow::default();

@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 
 use parking_lot::Mutex;
 use smallvec::smallvec;
-use tidegate_engine::{CompositeSet, SavedWindows, UnixNanos, clock};
+use tidegate_engine::{Composite, CompositeSet, SavedWindows, UnixNanos, clock};
 use tidegate_wal::{Append, Done, Joins, Purpose, Saving, State};
 use tracing::{info, warn};
 
@@ -65,6 +65,19 @@ impl WindowLog {
             state: Arc::new(state),
             saved_until: AtomicU64::new(now),
         }
+    }
+
+    /// Goes on with composites of a replaced instance, which have their windows already.
+    pub(super) fn keeping(self, kept: Vec<Arc<Composite>>) -> Self {
+        if kept.is_empty() {
+            return self;
+        }
+        // The first record has all their values. 0 would include what is restored.
+        self.saved_until.store(1, Relaxed);
+        let mut found = self.state.found.lock();
+        *found = found.take().map(|found| found.without(kept));
+        drop(found);
+        self
     }
 
     /// Restores the windows that previous runs left.
@@ -208,7 +221,7 @@ mod tests {
     use std::time::Duration;
 
     use tempfile::TempDir;
-    use tidegate_engine::{Added, Attributes, Composite, Distribution, FeedKind};
+    use tidegate_engine::{Added, Attributes, Distribution, FeedKind};
     use tokio::time::timeout;
 
     use super::super::config::CompositeProcessorConfig;

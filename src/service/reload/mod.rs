@@ -10,6 +10,7 @@
 //!    whose port goes to an exporter), and before them all old members that push into them; start the new ones.
 //! 4. Lead all downstreams to the new graph at one moment, and show the tables and composites of the new members, under the
 //!    names of the new pages. Until then, those of stopped members stay visible, and new pages make their readers wait.
+//!    Composites that both graphs have stay on the list, with their watches.
 //! 5. Stop the receivers that are replaced or removed, and start their successors. Sources that these do not take over end
 //!    when all have started.
 //! 6. When the last push into the old graph has ended, stop its members. They hand on what they hold.
@@ -351,12 +352,13 @@ impl Running {
     /// Step 6. `drain` limits it.
     pub async fn finish(&mut self, drain: Duration) {
         let deadline = Instant::now() + drain;
+        let kept = composites_of(&self.members);
         // After a failed return to the old plan, they are still visible.
         for member in self.stopped.drain(..) {
-            member.withdraw(&self.shared);
+            member.withdraw(&self.shared, &kept);
             member.table.iter().for_each(TableHandle::close);
             member.set_exposed(false);
-            end_watches(member.lifecycle().composites());
+            end_watches(member.lifecycle().composites(), &kept);
         }
         // Those that an earlier call has waited for must not take the time of the others.
         for (generations, limit) in [
@@ -420,12 +422,8 @@ fn show_instead(shared: &Shared, old: &[&GraphMember], new: &[&GraphMember], gra
         let listed = members.iter().filter_map(|member| member.listed_table());
         listed.collect()
     };
-    let composites = |members: &[&GraphMember]| -> Vec<_> {
-        let all = members.iter();
-        all.flat_map(|member| member.lifecycle().composites().to_vec())
-            .collect()
-    };
-    let (ending, beginning) = (composites(old), composites(new));
+    let ending = composites_of(old.iter().copied());
+    let beginning = composites_of(new.iter().copied());
     shared.tables.replace(&tables(old), || {
         let opening = new.iter().filter_map(|member| member.table.as_ref());
         opening.for_each(TableHandle::open);
@@ -440,15 +438,22 @@ fn show_instead(shared: &Shared, old: &[&GraphMember], new: &[&GraphMember], gra
         new.iter().for_each(|member| member.set_exposed(true));
         tables(new)
     });
-    end_watches(&ending);
+    end_watches(&ending, &beginning);
     beginning.iter().for_each(|composite| composite.set_listed(true));
 }
 
-/// Ends the watches of composites that a reload has replaced or removed.
-fn end_watches(composites: &[Arc<Watched>]) {
-    composites
-        .iter()
-        .for_each(|composite| composite.set_listed(false));
+/// The composites of members.
+fn composites_of<'a>(members: impl IntoIterator<Item = &'a GraphMember>) -> Vec<Arc<Watched>> {
+    let all = members.into_iter();
+    all.flat_map(|member| member.lifecycle().composites().to_vec())
+        .collect()
+}
+
+/// Ends the watches of composites that a reload has replaced or removed. Those in `kept` go on.
+fn end_watches(composites: &[Arc<Watched>], kept: &[Arc<Watched>]) {
+    let ends = |one: &&Arc<Watched>| kept.iter().all(|other| !Arc::ptr_eq(other, one));
+    let ending = composites.iter().filter(ends);
+    ending.for_each(|composite| composite.set_listed(false));
 }
 
 /// The place of a class in the starting order.

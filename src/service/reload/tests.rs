@@ -2,6 +2,8 @@
 
 //! Reloads that are refused, and the names and the history that queries have after a reload.
 
+mod composites;
+
 use std::fmt::Display;
 use std::net::{SocketAddr, TcpListener};
 use std::os::unix::net::UnixDatagram;

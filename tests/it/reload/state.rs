@@ -398,6 +398,16 @@ fn windows_histories_and_watchers_of_unchanged_parts_go_on() {
     let after = asked_at(ports.admin, before);
     assert_eq!(hits_at(ports.admin, before).as_deref(), Some("5"), "{after}");
 
+    // Another composite of the processor changes neither.
+    let other = "window: 1m}, {name: other, metric: hits, function: sum, window: 1m}]";
+    let more = of("timeout: 7s").replace("window: 1m}]", other);
+    assert_eq!(
+        live.applies(&more),
+        ["rebuilt processors::composite@metrics/page"]
+    );
+    sender.send().expect("an answer");
+    read_until(&mut events, "\"value\":15.0");
+
     // The watch of a composite that a reload replaces ends. A new one is that of its successor.
     let replaced = of("timeout: 7s").replace("window: 1m", "window: 2m");
     live.applies(&replaced);

@@ -12,9 +12,10 @@ use crate::freshness::Freshness;
 
 impl Composite {
     /// States that the composite observes its input from `now` on. Until its window begins later, a `rate` is partial. Without
-    /// this call, the window counts as covered. Call it at the first data, not at the start.
+    /// this call, the window counts as covered. Call it at the first data, not at the start. Only the first call has an effect.
     pub fn observes_from(&self, now: UnixNanos) {
-        self.observed_since.store(now, Relaxed);
+        // An error means that it observes its input already.
+        let _ = self.observed_since.compare_exchange(0, now, Relaxed, Relaxed);
     }
 
     pub(super) fn answer(&self, group: &SharedGroup, now: UnixNanos) -> Answer {

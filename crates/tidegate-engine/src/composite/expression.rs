@@ -26,6 +26,13 @@ pub struct Expression {
     pub selects: Arc<dyn Fn(&Series) -> bool + Send + Sync>,
 }
 
+/// By the text: it decides what is selected.
+impl PartialEq for Expression {
+    fn eq(&self, other: &Self) -> bool {
+        self.text == other.text
+    }
+}
+
 impl std::fmt::Debug for Expression {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_tuple("Expression").field(&self.text).finish()

@@ -107,6 +107,11 @@ impl Composite {
         self
     }
 
+    /// The budget that bounds the memory of streams and groups.
+    pub fn budget(&self) -> &Arc<Budget> {
+        self.room.budget()
+    }
+
     /// The number of groups without a place of their own: they share the overflow group.
     pub fn overflowed_groups(&self) -> u64 {
         self.room.overflowed.load(Relaxed)

@@ -116,7 +116,7 @@ impl Function {
 }
 
 /// A declared derived value.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Declaration {
     /// Name of the composite and of the gauge it is exported as.
     pub name: Arc<str>,

@@ -7,7 +7,7 @@ mod points;
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::{Arc, Mutex, OnceLock, Weak};
 
 use self::events::SourceKinds;
 use self::points::PointStream;
@@ -40,6 +40,8 @@ pub(super) struct Inputs {
     anomalies: TimestampAnomalies,
     /// The end of the windows that earlier runs saved, by the wall clock; 0: there are none.
     pub(super) restored_until: AtomicU64,
+    /// The number of the run that its values are saved under.
+    pub(super) saved_run: OnceLock<u64>,
 }
 
 impl Inputs {
@@ -50,6 +52,7 @@ impl Inputs {
             sources: Mutex::default(),
             anomalies: TimestampAnomalies::default(),
             restored_until: AtomicU64::new(0),
+            saved_run: OnceLock::new(),
         }
     }
 
@@ -86,8 +89,8 @@ impl Inputs {
 pub struct CompositeSet {
     list: Vec<Arc<Composite>>,
     spare: Mutex<Vec<Folds>>,
-    /// Sources of points, by the bytes that their resource was sent as.
-    heard: Mutex<KeyMap<Vec<Weak<PointSource>>>>,
+    /// Sources of points, by the bytes that their resource was sent as. A set and its successors have the same.
+    heard: Arc<Mutex<KeyMap<Vec<Weak<PointSource>>>>>,
     /// The resources of series called `up`, by the series.
     ups: Mutex<KeyMap<Key>>,
     future: Future,
@@ -101,7 +104,7 @@ impl CompositeSet {
         Self {
             list,
             spare: Mutex::default(),
-            heard: Mutex::default(),
+            heard: Arc::default(),
             ups: Mutex::default(),
             future: Future::default(),
             refused: AtomicU64::new(0),
@@ -112,6 +115,13 @@ impl CompositeSet {
     #[must_use]
     pub fn with_future(self, future: Future) -> Self {
         Self { future, ..self }
+    }
+
+    /// Makes it a set that replaces `other` and has some of its composites. It knows the sources of these.
+    #[must_use]
+    pub fn succeeding(self, other: &Self) -> Self {
+        let heard = other.heard.clone();
+        Self { heard, ..self }
     }
 
     /// Points from the future that were dropped.

@@ -33,6 +33,8 @@ const EARLIER_RUNS: u64 = 0;
 #[derive(Debug)]
 pub struct SavedWindows {
     set: Arc<CompositeSet>,
+    /// Composites of the set that have their windows already.
+    kept: Vec<Arc<Composite>>,
     groups: HashMap<(usize, Attributes), BTreeMap<(u64, UnixNanos), SubWindow>>,
 }
 
@@ -60,7 +62,7 @@ impl CompositeSet {
     /// The sub-windows of this run that end after `since`, as bytes for [`SavedWindows::load`]. With `since` = 0 they are
     /// all windows, also those of earlier runs. `None`: there are none.
     ///
-    /// `run` is a number above 0 that no other run has.
+    /// `run` is a number above 0 that no other run has. A composite keeps the number of its first save, also in other sets.
     pub fn save(&self, run: u64, since: UnixNanos, now: UnixNanos) -> Option<Vec<u8>> {
         let mut bytes = vec![VERSION];
         for composite in self.list() {
@@ -79,7 +81,7 @@ impl CompositeSet {
                     last = Some(group.clone());
                 }
                 let run = match origin {
-                    WindowOrigin::ThisRun => run,
+                    WindowOrigin::ThisRun => *composite.inputs.saved_run.get_or_init(|| run),
                     WindowOrigin::EarlierRuns => EARLIER_RUNS,
                 };
                 sub_window.save((run, start), &mut bytes);
@@ -92,8 +94,17 @@ impl CompositeSet {
 impl SavedWindows {
     /// Nothing yet, for the composites of `set`.
     pub fn new(set: Arc<CompositeSet>) -> Self {
-        let groups = HashMap::new();
-        Self { set, groups }
+        Self {
+            set,
+            kept: Vec::new(),
+            groups: HashMap::new(),
+        }
+    }
+
+    /// Leaves out composites that have their windows already.
+    #[must_use]
+    pub fn without(self, kept: Vec<Arc<Composite>>) -> Self {
+        Self { kept, ..self }
     }
 
     /// Reads what [`CompositeSet::save`] gave, in the order in which it was saved. It keeps what lies in the windows of
@@ -112,7 +123,8 @@ impl SavedWindows {
                     let (name, input) = (load_text(from)?, load_text(from)?);
                     place = self.set.list().iter().position(|composite| {
                         let declaration = composite.declaration();
-                        declaration.name == name && declaration.input() == *input
+                        let is_kept = self.kept.iter().any(|kept| Arc::ptr_eq(kept, composite));
+                        !is_kept && declaration.name == name && declaration.input() == *input
                     });
                     group = None;
                 }

@@ -67,6 +67,8 @@ struct LastRead {
     version: u64,
     looks: u64,
     snapshot: CompositeSnapshot,
+    /// Whether declared thresholds wait: nothing receives their crossings.
+    holds_crossings: bool,
 }
 
 /// The answers of a composite at the last read.
@@ -168,6 +170,16 @@ impl Watched {
         self.composite.declaration()
     }
 
+    /// The declared thresholds.
+    pub fn thresholds(&self) -> &[Threshold] {
+        &self.thresholds
+    }
+
+    /// Sets whether declared thresholds wait. A crossing meanwhile is sent at the first read after it, if it still holds.
+    pub fn hold_crossings(&self, holds_crossings: bool) {
+        self.seen().holds_crossings = holds_crossings;
+    }
+
     /// Notes whether readers find it by its name. If not, [`Follow::next`] returns the end to its watchers.
     pub fn set_listed(&self, is_listed: bool) {
         self.is_listed.send_replace(is_listed);
@@ -192,6 +204,11 @@ impl Watched {
         seen.version = self.composite.version();
         seen.looks += 1;
         let look = seen.looks;
+        let thresholds: &[Threshold] = if seen.holds_crossings {
+            &[]
+        } else {
+            &self.thresholds
+        };
         let (before, mut seq) = (self.seq(), self.seq());
         let mut answers = Vec::new();
         let mut crossings = Vec::new();
@@ -215,7 +232,7 @@ impl Watched {
                 answer,
                 seq: group.seq,
             };
-            for (threshold, hysteresis) in self.thresholds.iter().zip(&mut group.crossed) {
+            for (threshold, hysteresis) in thresholds.iter().zip(&mut group.crossed) {
                 if hysteresis.update(threshold, one.answer.value, now) {
                     crossings.push(Arc::new(Crossing {
                         declaration: self.declaration().clone(),
