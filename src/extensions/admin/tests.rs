@@ -8,13 +8,15 @@ mod page;
 mod queries;
 
 use serde_json::Value;
-use tidegate_engine::{Attributes, Data, Limits, Metric, Point, Resource, Rule, Series, Table, Temporality};
+use tidegate_engine::{
+    Attributes, Data, Limits, Metric, Point, Resource, Rule, Series, Table, Temporality, Value as PointValue,
+};
 
 use super::*;
 use crate::component::testing::{context, settings};
 use crate::component::unix_now;
 use crate::net::pages::testing::{fetch, post};
-use crate::prom::catalog::max_past_bytes_within;
+use crate::prom::catalog::{max_past_bytes_within, testing};
 
 async fn get(admin: &Admin, path: &str) -> (u16, Value) {
     let (status, body) = fetch(&admin.server.local(), "GET", path).await;
@@ -25,6 +27,18 @@ const COUNTER: Data = Data::Sum {
     monotonic: true,
     temporality: Temporality::Cumulative,
 };
+
+/// Puts the result of a scrape in a table; without a value, the scrape has failed.
+pub(super) fn scrape(table: &Table, instance: &str, waiting: Option<i64>) {
+    let now = unix_now();
+    let level = waiting.map_or(PointValue::NoRecordedValue, PointValue::Int);
+    let up = PointValue::Int(i64::from(waiting.is_some()));
+    for (name, value) in [("waiting", level), ("up", up)] {
+        let resource = [("service.name", "vllm"), ("service.instance.id", instance)];
+        let of = (resource.into_iter().collect(), Attributes::default());
+        table.observe(&testing::point(name, Data::Gauge, of, (now, now), value), now);
+    }
+}
 
 pub(super) fn point(name: &str, data: Data, job: &str, value: i64) -> Point {
     let now = unix_now();
@@ -47,7 +61,7 @@ pub(super) fn point(name: &str, data: Data, job: &str, value: i64) -> Point {
         }),
         start: now - 1,
         time: now,
-        value: tidegate_engine::Value::Int(value),
+        value: PointValue::Int(value),
         exemplars: Vec::new(),
     }
 }

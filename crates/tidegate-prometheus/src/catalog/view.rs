@@ -9,6 +9,7 @@
 mod about;
 mod asked;
 mod borrowed;
+mod ended;
 mod entry;
 mod exemplars;
 mod expositions;
@@ -249,9 +250,11 @@ impl View {
                 (unrested, begun) = (0, Instant::now());
             }
         }
+        let ups = self.names_of_ups();
         let mut state = self.state();
         state.read = arrived;
         state.shared.forget_gone(pass.time);
+        state.forget_ended(&ups, pass.time);
         let history = &state.shared.history;
         metrics::gauge!("tidegate_history_bytes").set(history.bytes() as f64);
         metrics::gauge!("tidegate_history_series").set(history.len() as f64);
@@ -290,6 +293,8 @@ impl View {
             self.senders.record_all(&table, newcomers, now);
         }
         self.senders.tick(now);
+        drop(attended);
+        self.attend_ended(now);
     }
 
     /// Reads the current state of the series in `selections`. A selection without a name reads all series in

@@ -2,6 +2,7 @@
 
 //! The numbers of a query for an autoscaler, or the reason why it must not act on them.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant as Clock};
 
@@ -19,6 +20,9 @@ use crate::watch::Watched;
 /// under load.
 const PATIENCE: Duration = Duration::from_secs(if cfg!(test) { 300 } else { 10 });
 
+/// The most incomplete gauges that the warnings of an answer name.
+const MOST_LEVELS: usize = 10;
+
 /// The numbers of a query for an autoscaler.
 pub(in crate::extensions::admin) struct Numbers {
     pub(in crate::extensions::admin) values: Vec<f64>,
@@ -35,7 +39,7 @@ struct Groups {
 /// The reason why a query gives an autoscaler no numbers.
 #[derive(Debug, thiserror::Error)]
 pub(in crate::extensions::admin) enum NoNumbers {
-    /// A composite that the query names has a group without a value, or no source of a gauge is alive.
+    /// A composite that the query names has a group without a value, or no source of a gauge reports.
     #[error("{0}")]
     Missing(String),
     /// The query looks at more than it may.
@@ -65,7 +69,8 @@ impl NoNumbers {
 
 impl Api {
     /// The numbers that a query gives now, for an autoscaler: a group of a composite that it selects and that is null,
-    /// stale or absent is an error, whatever the composite's `on_stale` shows. So is a gauge whose sources are all overdue.
+    /// stale or absent is an error, whatever the composite's `on_stale` shows. So is a gauge whose sources are all overdue, or
+    /// whose scrapes all fail.
     pub(in crate::extensions::admin) async fn numbers(
         self: Arc<Self>,
         query: String,
@@ -123,7 +128,7 @@ impl Api {
             ..Options::default()
         };
         let now = unix_now();
-        let asked = self.view.ask(now, &query.selections());
+        let asked = self.view.ask(now, &self.view.selections_with_sources(&query));
         let value = query.instant_with(&asked, millis(clock::wall(now)), &options);
         let (value, _) = value.map_err(|error| match error {
             QueryError::TooMuch(_) if is_limited => no_memory(),
@@ -179,6 +184,14 @@ impl Api {
             Partial::of(&watched.declaration().name, asked.next()?).map(|partial| partial.why().to_owned())
         });
         partial.collect()
+    }
+
+    /// The incomplete gauges that a query selects, because scrapes of their targets fail, with the reasons.
+    pub(super) fn partial_levels(&self, query: &Query, now: UnixNanos) -> BTreeSet<String> {
+        let levels = self.view.levels_of_failed(query, now);
+        let partial = levels.iter().filter_map(Partial::of_level);
+        let reasons: BTreeSet<String> = partial.map(|partial| partial.why().to_owned()).collect();
+        reasons.into_iter().take(MOST_LEVELS).collect()
     }
 
     /// The composites that a query names, each with the groups that its selectors accept.
@@ -257,7 +270,8 @@ fn check_groups(all: &[Groups]) -> Result<(), NoNumbers> {
                 format!("{{{}}}", null.attributes)
             };
             return Err(NoNumbers::Missing(format!(
-                "the composite `{name}{group}` is {} and has no value; use `or` or `absent` to give one",
+                "the composite `{name}{group}` is {} and has no value, so the query has no value now; check that its \
+                 sources run and reach the gateway",
                 null.state.name()
             )));
         }
@@ -265,8 +279,8 @@ fn check_groups(all: &[Groups]) -> Result<(), NoNumbers> {
     Ok(())
 }
 
-/// A gauge keeps its last level for minutes after its sources have gone. No autoscaler may act by it, and no part of a
-/// query gives another value for it: it is still there.
+/// A gauge keeps its last level for minutes after its sources have gone, or has none while its scrapes fail. No autoscaler
+/// may act by either, and no part of a query gives another value for it.
 fn check_levels(all: &[Level]) -> Result<(), NoNumbers> {
     match all.iter().find(|level| level.reporting == 0) {
         None => Ok(()),

@@ -60,7 +60,7 @@ impl Api {
         let mut data = self.text(request);
         data.instant(&value, at)?;
         let data = data.end(stats(request, began, &notes.work));
-        let partial = self.partial(&query, now, &request.patience);
+        let partial = self.partial(&query, (now, is_recent), &request.patience);
         Ok(Some(annotated(data, notes, &asked, partial, is_cut)))
     }
 
@@ -78,7 +78,8 @@ impl Api {
         let options = options(request, self.max_samples_of(request))?;
         let query = parse(request)?;
         let now = unix_now();
-        let asked = if end >= millis(clock::wall(now)) - NOW_MS {
+        let is_recent = end >= millis(clock::wall(now)) - NOW_MS;
+        let asked = if is_recent {
             self.view.ask(now, &query.selections())
         } else {
             self.view.recall()
@@ -90,7 +91,7 @@ impl Api {
         let mut data = self.text(request);
         data.matrix(&series)?;
         let data = data.end(stats(request, began, &notes.work));
-        let partial = self.partial(&query, now, &request.patience);
+        let partial = self.partial(&query, (now, is_recent), &request.patience);
         Ok(annotated(data, notes, &asked, partial, is_cut))
     }
 
@@ -107,11 +108,19 @@ impl Api {
         }))
     }
 
-    /// Why the values of a query may be incomplete: a composite that it names is partial, or the cluster of a replica is.
-    fn partial(&self, query: &Query, now: UnixNanos, patience: &Patience) -> Vec<String> {
+    /// Why the values of a query may be incomplete: a composite that it names is partial, the cluster of a replica is, or
+    /// scrapes fail. The latter is known of a recent time only.
+    fn partial(
+        &self,
+        query: &Query,
+        (now, is_recent): (UnixNanos, bool),
+        patience: &Patience,
+    ) -> Vec<String> {
         let clusters = self.shared.services.clusters().into_iter();
         let composites = self.partial_composites(query, now, patience).into_iter();
+        let levels = is_recent.then(|| self.partial_levels(query, now));
         composites
+            .chain(levels.into_iter().flatten())
             .chain(clusters.flat_map(|(_, cluster)| cluster.warnings()))
             .collect()
     }

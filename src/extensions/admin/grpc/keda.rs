@@ -257,6 +257,11 @@ async fn of_query(
             Err(Status::failed_precondition(format!("{query}: {why}")))
         })?;
     }
+    if numbers.values.is_empty() {
+        return Err(Status::failed_precondition(format!(
+            "{query}: the query has no value now; a composite with it as `expr` also says whether its sources report"
+        )));
+    }
     signal.combine(&numbers.values).map(SignalValue::Value)
 }
 

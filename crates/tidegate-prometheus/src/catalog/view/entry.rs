@@ -328,6 +328,7 @@ impl SeriesEntry {
         }
         if std::mem::take(&mut self.is_shown) {
             shared.release(self.names(), key);
+            self.note_end(now, shared);
         }
         shared.leave(self, key);
         shared.contested.remove(&key);

@@ -9,6 +9,7 @@ use tidegate_engine::Key as Whose;
 use tidegate_promql::{History, HistoryLimits, Labels, Millis, NAME, SeriesId};
 
 use super::super::{Contests, KeyMap};
+use super::ended::EndedLevels;
 use super::entry::{Key, Number, Past, SeriesEntry};
 use super::interner::StringInterner;
 
@@ -33,6 +34,8 @@ pub(super) struct SharedState {
     pub(super) contested: BTreeSet<Key>,
     /// By the metric's full name.
     pub(super) gone: HashMap<Arc<str>, Vec<Gone>>,
+    /// Levels that may be missing.
+    pub(super) ended: EndedLevels,
     /// Whether something was let go that another series may show from now on.
     pub(super) has_freed: bool,
     /// The time of the last record of the past.
@@ -49,6 +52,7 @@ impl SharedState {
             claims: Vec::new(),
             contested: BTreeSet::new(),
             gone: HashMap::new(),
+            ended: EndedLevels::default(),
             has_freed: false,
             recorded: 0,
         }

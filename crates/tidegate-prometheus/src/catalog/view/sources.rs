@@ -5,12 +5,13 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
-use tidegate_engine::{Data, Key, Resource, UnixNanos};
-use tidegate_promql::{Labels, NAME, Query, Selection};
+use tidegate_engine::{Data, Key, Resource, UnixNanos, clock};
+use tidegate_promql::{Labels, Millis, NAME, Query, Selection};
 
-use super::View;
 use super::entry::{Number, SeriesEntry, ViewPass};
+use super::shared::SharedState;
 use super::state::ViewState;
+use super::{View, millis};
 use crate::labels::{instance, job};
 use tidegate_pipeline::component::{Evaluation, SelectedSource};
 
@@ -22,22 +23,67 @@ const UP: &str = "up";
 pub struct Level {
     /// The query name of the metric.
     pub name: String,
-    /// The number of its sources.
+    /// The number of its sources, with the targets that had one of the gauges until a scrape failed.
     pub expected: usize,
     /// The number of sources that report in time.
     pub reporting: usize,
 }
 
 impl View {
-    /// The levels that a query selects, and how many of their sources are in time.
+    /// The levels that a query selects, and how many of their sources are in time. Ask for
+    /// [`View::selections_with_sources`] before.
     pub fn levels(&self, query: &Query, now: UnixNanos) -> Vec<Level> {
+        let ups = self.names_of_ups();
         let pass = self.pass(now, false);
         let state = self.state();
+        let failed = state.failed(&ups);
         let selections = query.selections();
         let levels = selections
             .iter()
-            .flat_map(|selection| state.levels(selection, pass));
+            .flat_map(|selection| state.levels(selection, &failed, pass));
         levels.collect()
+    }
+
+    /// The selected levels that are incomplete because scrapes of their targets fail. Without such levels, it reads no
+    /// series.
+    pub fn levels_of_failed(&self, query: &Query, now: UnixNanos) -> Vec<Level> {
+        let selections = query.selections();
+        let has_ended = {
+            let state = self.state();
+            let mut selections = selections.iter();
+            selections.any(|selection| state.shared.ended.of(selection).next().is_some())
+        };
+        if !has_ended {
+            return Vec::new();
+        }
+        self.refresh(now, &self.selections_of_ups());
+        let ups = self.names_of_ups();
+        let pass = self.pass(now, false);
+        let state = self.state();
+        let failed = state.failed(&ups);
+        let mut incomplete = Vec::new();
+        for selection in &selections {
+            if state.lost(selection, &failed).next().is_some() {
+                incomplete.extend(state.levels(selection, &failed, pass));
+            }
+        }
+        incomplete.retain(|level| level.reporting < level.expected);
+        incomplete
+    }
+
+    /// Forgets the ended levels of targets whose scrapes succeed, where no past is kept.
+    pub(super) fn attend_ended(&self, now: UnixNanos) {
+        if self.state().shared.ended.is_empty() {
+            return;
+        }
+        self.refresh(now, &self.selections_of_ups());
+        let ups = self.names_of_ups();
+        self.state().forget_ended(&ups, millis(clock::wall(now)));
+    }
+
+    /// The names of the gauge that a scrape says its success by.
+    pub(super) fn names_of_ups(&self) -> Vec<String> {
+        self.names_of_gauge(UP)
     }
 
     /// The sources of the series that the query selects, and the scrape targets whose last scrape failed. Ask for
@@ -50,43 +96,78 @@ impl View {
 
     /// Adds the sources of the series that the query selects to an evaluation.
     pub(super) fn add_sources(&self, query: &Query, now: UnixNanos, evaluation: &mut Evaluation) {
-        let ups = self.names_of_gauge(UP);
+        let ups = self.names_of_ups();
         let pass = self.pass(now, false);
         let state = self.state();
         let selections = query.selections();
         let live = selections.iter().flat_map(|selection| state.live(selection));
-        evaluation.sources = sources(live, pass);
+        evaluation.sources = sources(live, &HashSet::new(), pass);
         evaluation.failed = state.failed(&ups);
     }
 
     /// The selections of a query, with selections for the state of their sources.
     pub fn selections_with_sources(&self, query: &Query) -> Vec<Selection> {
-        let ups = self.names_of_gauge(UP).into_iter();
-        let ups = ups.filter_map(|name| Query::parse(&format!("{{{NAME}={name:?}}}")).ok());
-        let ups: Vec<Selection> = ups.flat_map(|up| up.selections()).collect();
+        let ups = self.selections_of_ups().into_iter();
         query.selections().into_iter().chain(ups).collect()
+    }
+
+    fn selections_of_ups(&self) -> Vec<Selection> {
+        let ups = self.names_of_ups().into_iter();
+        let ups = ups.filter_map(|name| Query::parse(&format!("{{{NAME}={name:?}}}")).ok());
+        ups.flat_map(|up| up.selections()).collect()
     }
 }
 
 impl ViewState {
-    /// The levels that a selection accepts.
-    fn levels(&self, selection: &Selection, pass: ViewPass<'_>) -> Vec<Level> {
+    /// The levels that a selection accepts, with the targets that have lost theirs.
+    fn levels(&self, selection: &Selection, failed: &HashSet<Key>, pass: ViewPass<'_>) -> Vec<Level> {
         let mut by_name: BTreeMap<&str, Vec<(&SeriesEntry, &Number)>> = BTreeMap::new();
         let levels = self.live(selection).filter(|(entry, _)| entry.is_level());
         levels.for_each(|(entry, number)| {
             let of_name = by_name.entry(number.labels.get(NAME)).or_default();
             of_name.push((entry, number));
         });
+        let mut lost: HashMap<&str, HashSet<Key>> = HashMap::new();
+        for (name, source) in self.lost(selection, failed) {
+            by_name.entry(name).or_default();
+            lost.entry(name).or_default().insert(source);
+        }
         let levels = by_name.into_iter().map(|(name, live)| {
-            let sources = sources(live.into_iter(), pass);
+            let sources = sources(live.into_iter(), failed, pass);
+            let lost = lost.get(name).map_or(0, |lost| {
+                let known: HashSet<Key> = sources.iter().map(|source| source.key).collect();
+                lost.difference(&known).count()
+            });
             let is_due = |source: &&SelectedSource| pass.now.saturating_sub(source.seen) <= source.lease;
             Level {
                 name: name.to_owned(),
-                expected: sources.len(),
+                expected: sources.len() + lost,
                 reporting: sources.iter().filter(is_due).count(),
             }
         });
         levels.filter(|level| level.expected > 0).collect()
+    }
+
+    /// The ended levels that a selection accepts and whose targets fail: their names and sources.
+    fn lost<'a>(
+        &'a self,
+        selection: &'a Selection,
+        failed: &'a HashSet<Key>,
+    ) -> impl Iterator<Item = (&'a str, Key)> {
+        let ended = self.shared.ended.of(selection);
+        ended
+            .filter(|(_, source)| failed.contains(source))
+            .map(|(labels, source)| (labels.get(NAME), source))
+    }
+
+    /// Forgets the ended levels of targets whose scrapes succeed, and of those that have left discovery. `ups`: how their
+    /// gauge is called.
+    pub(super) fn forget_ended(&mut self, ups: &[String], now: Millis) {
+        if self.shared.ended.is_empty() {
+            return;
+        }
+        let failed = self.failed(ups);
+        self.shared.ended.forget(now, |source| failed.contains(source));
     }
 
     /// The targets whose last scrape failed. `ups`: how their gauge is called.
@@ -102,9 +183,10 @@ impl ViewState {
     }
 }
 
-/// The sources of these series.
+/// The sources of these series. Other reports of the targets in `failed` do not show that their series are in time.
 fn sources<'a>(
     live: impl Iterator<Item = (&'a SeriesEntry, &'a Number)>,
+    failed: &HashSet<Key>,
     pass: ViewPass<'_>,
 ) -> Vec<SelectedSource> {
     let mut senders: HashMap<*const Resource, ResourceState> = HashMap::new();
@@ -120,7 +202,10 @@ fn sources<'a>(
             seen: 0,
             lease: sender.lease,
         });
-        known.seen = known.seen.max(entry.times.seen).max(sender.seen);
+        known.seen = known.seen.max(entry.times.seen);
+        if !failed.contains(&key) {
+            known.seen = known.seen.max(sender.seen);
+        }
     }
     sources.into_values().collect()
 }
@@ -147,6 +232,17 @@ impl SeriesEntry {
     /// Whether it has a source. Composites are made here.
     fn has_source(&self) -> bool {
         self.place.is_some() || !self.series.resource.attributes.is_empty()
+    }
+
+    /// Notes that its values end: if they are levels, the scrapes of their target may fail from now on.
+    pub(super) fn note_end(&self, now: Millis, shared: &mut SharedState) {
+        if self.place.is_none() || !self.is_level() {
+            return;
+        }
+        for number in &self.numbers {
+            let source = key(&number.labels, &self.series.resource);
+            shared.ended.add(number.labels.clone(), source, now);
+        }
     }
 
     /// Whether it says how much there is at a time.

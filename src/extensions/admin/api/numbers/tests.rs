@@ -7,7 +7,7 @@ use tidegate_engine::{Data, Limits, Rule, Table, Temporality, Value};
 use crate::component::Shared;
 use crate::component::testing::is_pending;
 use crate::extensions::admin::QueryConfig;
-use crate::extensions::admin::tests::point;
+use crate::extensions::admin::tests::{point, scrape};
 use crate::net::pages::Request;
 use crate::prom::catalog::View;
 use crate::prom::catalog::testing;
@@ -216,7 +216,10 @@ async fn failed_queries_and_missing_values_are_different_errors() {
     assert!(matches!(missing, Some(NoNumbers::Missing(_))), "{missing:?}");
     assert_eq!(
         missing.map(|why| why.to_string()).as_deref(),
-        Some("the composite `queue_depth` is absent and has no value; use `or` or `absent` to give one")
+        Some(
+            "the composite `queue_depth` is absent and has no value, so the query has no value now; check that its sources \
+             run and reach the gateway"
+        )
     );
     for query in [
         "sum(",
@@ -308,4 +311,49 @@ async fn a_gauge_is_refused_when_all_its_sources_are_overdue() {
     let one = ask("waiting{instance=\"b\"}").await.unwrap();
     assert!(one.values == [9.0] && one.partial.is_none());
     assert!(ask("waiting{instance=\"a\"}").await.is_err());
+}
+
+#[tokio::test]
+async fn a_gauge_counts_the_targets_whose_scrapes_fail() {
+    let api = api();
+    let table = Arc::new(Table::new("test", vec![Rule::newest()], Limits::default()));
+    api.shared().tables.add(table.clone());
+    scrape(&table, "a", Some(5));
+    scrape(&table, "b", Some(7));
+    let ask = |query: &str| api.clone().numbers(query.to_owned(), None, QueryKind::Scaler);
+    let both = ask("sum(waiting)").await.unwrap();
+    assert!(both.values == [12.0] && both.partial.is_none());
+    scrape(&table, "a", None);
+    let one = ask("sum(waiting)").await.unwrap();
+    let partial = "the gauge `waiting` is partial: 1 of 2 sources report";
+    assert_eq!(one.values, [7.0]);
+    assert_eq!(one.partial.as_ref().map(Partial::why), Some(partial));
+    for (query, value) in [("waiting{instance=\"b\"}", 7.0), ("sum(up)", 1.0)] {
+        let complete = ask(query).await.unwrap();
+        assert!(
+            complete.values == [value] && complete.partial.is_none(),
+            "{query}"
+        );
+    }
+    let answer = api.clone().answer(request(&[("query", "sum(waiting)")])).await;
+    let body = answer.into_body().collect().await.unwrap().to_bytes();
+    let body = String::from_utf8_lossy(&body);
+    assert!(body.contains(partial), "{body}");
+    scrape(&table, "b", None);
+    for query in ["sum(waiting)", "sum(waiting) or vector(0)"] {
+        let missing = ask(query).await.err();
+        let why = missing.as_ref().map(ToString::to_string).unwrap_or_default();
+        assert!(why.contains("0 of 2 sources report"), "{query}: {why}");
+        assert!(matches!(missing, Some(NoNumbers::Missing(_))), "{query}");
+    }
+    // Discovery no longer lists the targets.
+    let now = unix_now();
+    for pod in ["a", "b"] {
+        let resource = [("service.name", "vllm"), ("service.instance.id", pod)];
+        let of = (resource.into_iter().collect(), Attributes::default());
+        let end = testing::point("up", Data::Gauge, of, (now, now), Value::NoRecordedValue);
+        table.observe(&end, now);
+    }
+    let none = ask("sum(waiting) or vector(0)").await.unwrap();
+    assert!(none.values == [0.0] && none.partial.is_none());
 }

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use tidegate_engine::{Declaration, Function, Limits, OnStale, Rule, Table};
 
 use super::*;
+use crate::extensions::admin::tests::scrape;
 use crate::watch::testing::declaration;
 
 impl Gateway {
@@ -368,4 +369,31 @@ async fn activity_stays_as_it_was_while_the_value_is_not_known() {
     assert!(said.is_err(), "it repeats nothing: {said:?}");
     let status = gateway.fails("IsActive", &trigger).await;
     assert_eq!(status.code(), Code::FailedPrecondition, "{status}");
+}
+
+#[tokio::test]
+async fn a_query_is_refused_by_on_partial_while_the_scrapes_of_a_target_fail() {
+    let mut gateway = Gateway::start().await;
+    let table = Arc::new(Table::new("test", vec![Rule::newest()], Limits::default()));
+    gateway.admin.base.shared.tables.add(table.clone());
+    let trigger = [("query", "sum(waiting)"), ("target", "1"), ("onPartial", "error")];
+    let or_zero = [("query", "sum(waiting) or vector(0)"), ("target", "1")];
+    let path = "/externalscaler.ExternalScaler/IsActive";
+    scrape(&table, "a", Some(5));
+    scrape(&table, "b", Some(3));
+    let active: messages::IsActiveResponse = gateway.call(path, object(&trigger)).await.unwrap();
+    assert!(active.result);
+    scrape(&table, "a", None);
+    let partial = gateway.fails("GetMetrics", &trigger).await;
+    let lenient: messages::IsActiveResponse = gateway.call(path, object(&or_zero)).await.unwrap();
+    assert!(lenient.result);
+    scrape(&table, "b", None);
+    let missing = gateway.fails("IsActive", &or_zero).await;
+    for (status, why) in [
+        (partial, "1 of 2 sources report"),
+        (missing, "0 of 2 sources report"),
+    ] {
+        assert_eq!(status.code(), Code::FailedPrecondition, "{status}");
+        assert!(status.message().contains(why), "{status}");
+    }
 }

@@ -5,12 +5,16 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tidegate_engine::{EventKind, Events, Instrument, Lease, Schema, Source, SourceId, UnixNanos, Values};
+use tidegate_engine::{
+    Attributes, EventKind, Events, Instrument, Lease, Schema, Source, SourceId, Table, UnixNanos, Value,
+    Values,
+};
 use tidegate_promql::Query;
 
 use super::super::View;
 use super::super::tests::{SECOND, START, send, table, view};
 use super::*;
+use crate::catalog::testing::point;
 use tidegate_pipeline::component::Evaluate;
 
 const A: [(&str, &str); 2] = [("service.name", "vllm"), ("service.instance.id", "a")];
@@ -110,5 +114,111 @@ fn a_source_of_events_that_is_idle_lives() {
             (1, 0, 0),
             "after {second} s"
         );
+    }
+}
+
+/// A gauge of a resource ends.
+fn end(table: &Table, resource: &[(&str, &str)], name: &str, now: UnixNanos) {
+    let of = (resource.iter().copied().collect(), Attributes::default());
+    let point = point(name, Data::Gauge, of, (0, now), Value::NoRecordedValue);
+    table.observe(&point, now);
+}
+
+/// A target is scraped; `None`: the scrape fails.
+fn scrape(table: &Table, target: &[(&str, &str)], waiting: Option<i64>, now: UnixNanos) {
+    match waiting {
+        Some(waiting) => send(table, target, "waiting", (0, now), waiting),
+        None => end(table, target, "waiting", now),
+    }
+    send(table, target, "up", (0, now), i64::from(waiting.is_some()));
+}
+
+/// Of each selected level: how many sources report, and how many should.
+fn counts(view: &View, query: &str, now: UnixNanos) -> Vec<(String, usize, usize)> {
+    let query = Query::parse(query).unwrap();
+    view.refresh(now, &view.selections_with_sources(&query));
+    let levels = view.levels(&query, now);
+    let mut incomplete = levels.clone();
+    incomplete.retain(|level| level.reporting < level.expected);
+    assert_eq!(view.levels_of_failed(&query, now), incomplete);
+    let counts = levels.into_iter();
+    counts
+        .map(|level| (level.name, level.reporting, level.expected))
+        .collect()
+}
+
+fn record(view: &View, now: UnixNanos) {
+    view.record(now, Duration::ZERO, &mut |_| true);
+}
+
+fn of_waiting(reporting: usize, expected: usize) -> Vec<(String, usize, usize)> {
+    vec![("waiting".to_owned(), reporting, expected)]
+}
+
+#[test]
+fn a_target_that_loses_its_gauges_by_a_failed_scrape_is_missing_in_them() {
+    let (view, shared) = view();
+    let table = table(&shared);
+    scrape(&table, &A, Some(5), START);
+    scrape(&table, &B, Some(7), START);
+    assert_eq!(counts(&view, "sum(waiting)", START), of_waiting(2, 2));
+    let mut now = START + SECOND;
+    scrape(&table, &A, None, now);
+    for query in ["sum(waiting)", "waiting or vector(0)", "{__name__=~\"wait.*\"}"] {
+        assert_eq!(counts(&view, query, now), of_waiting(1, 2), "{query}");
+    }
+    assert_eq!(counts(&view, "waiting{instance=\"b\"}", now), of_waiting(1, 1));
+    // The failed scrape reports these itself.
+    assert_eq!(counts(&view, "sum(up)", now), [("up".to_owned(), 2, 2)]);
+    now += SECOND;
+    scrape(&table, &B, None, now);
+    assert_eq!(counts(&view, "sum(waiting)", now), of_waiting(0, 2));
+    // Scrapes go on failing for longer than the table and the past keep anything.
+    for _ in 0..60 {
+        now += 10 * SECOND;
+        for target in [&A, &B] {
+            send(&table, target, "up", (0, now), 0);
+        }
+        table.expire(now);
+        record(&view, now);
+        assert_eq!(counts(&view, "sum(waiting)", now), of_waiting(0, 2));
+    }
+    now += SECOND;
+    end(&table, &A, "up", now);
+    assert_eq!(
+        counts(&view, "sum(waiting)", now),
+        of_waiting(0, 1),
+        "one has left"
+    );
+    now += SECOND;
+    scrape(&table, &B, Some(3), now);
+    assert_eq!(counts(&view, "sum(waiting)", now), of_waiting(1, 1));
+}
+
+#[test]
+fn a_gauge_that_ended_before_the_scrapes_failed_is_not_missing() {
+    for keeps_past in [true, false] {
+        let (view, shared) = view();
+        let table = table(&shared);
+        let attend = |now| {
+            if keeps_past {
+                record(&view, now);
+            } else {
+                view.attend(now);
+            }
+        };
+        scrape(&table, &A, Some(5), START);
+        assert_eq!(counts(&view, "waiting", START), of_waiting(1, 1));
+        let mut now = START + SECOND;
+        end(&table, &A, "waiting", now);
+        assert!(counts(&view, "waiting", now).is_empty());
+        for _ in 0..20 {
+            now += SECOND;
+            send(&table, &A, "up", (0, now), 1);
+            attend(now);
+        }
+        now += SECOND;
+        send(&table, &A, "up", (0, now), 0);
+        assert!(counts(&view, "waiting", now).is_empty());
     }
 }
