@@ -112,7 +112,8 @@ impl LogLimits {
     ) -> Option<FailureLine> {
         let limit = self.kinds.entry(reason).or_default();
         let is_due = has_passed(limit.last, now);
-        if !(is_due || (begins && self.failed.allow(now))) {
+        let has_line = is_due || (begins && self.failed.allow(now));
+        if !has_line {
             limit.suppressed += 1;
             return None;
         }
