@@ -69,7 +69,7 @@ async fn ask(args: &ExplainArgs, client: Client) -> Result<(), Failure> {
             print_line!("  hidden    by another series of the same name and labels");
         }
         if one["composite"].is_object() {
-            composite(&one["composite"]);
+            composite(one);
         } else {
             series(one);
         }
@@ -93,7 +93,8 @@ fn print_notices(all: &Value) -> usize {
         .count()
 }
 
-fn composite(set: &Value) {
+fn composite(one: &Value) {
+    let set = &one["composite"];
     let text = |key: &str| printable(set[key].as_str().unwrap_or_default());
     let across = match set["across"].as_str() {
         Some(across) => format!(", {} across the sources", printable(across)),
@@ -112,6 +113,43 @@ fn composite(set: &Value) {
         }
     }
     print_line!("  made by   composite `{}`", text("name"));
+    // An older gateway has no such list.
+    let silent = one["silent"].as_array().map_or(&[][..], Vec::as_slice);
+    if silent.is_empty() {
+        return;
+    }
+    let rows = silent.iter().map(|silent| {
+        let state = silent["state"].as_str().unwrap_or_default();
+        vec![
+            source(&silent["source"]),
+            state.to_owned(),
+            age(&silent["age_ms"]),
+        ]
+    });
+    let rows: Vec<Vec<String>> = rows.collect();
+    print_line!("  silent    {}", sources(&one["silent_total"]));
+    print_indented(&table(&["SOURCE", "STATE", "SINCE"], &rows));
+    let more = one["silent_total"].as_u64().unwrap_or_default();
+    let more = more.saturating_sub(silent.len() as u64);
+    if more > 0 {
+        print_line!("    and {more} more: raise `--limit`");
+    }
+}
+
+fn print_indented(table: &str) {
+    for line in table.lines() {
+        print_line!("    {line}");
+    }
+}
+
+/// The attributes of a source.
+fn source(attributes: &Value) -> String {
+    let source = labels(attributes);
+    if source.is_empty() {
+        "(no attributes)".to_owned()
+    } else {
+        source
+    }
 }
 
 fn reporting(all: &Value) -> String {
@@ -167,13 +205,8 @@ fn series(one: &Value) {
     }
     let rows = feeders.iter().map(|feeder| {
         let text = |key: &str| feeder[key].as_str().unwrap_or_default().to_owned();
-        let source = labels(&feeder["source"]);
         vec![
-            if source.is_empty() {
-                "(no attributes)".to_owned()
-            } else {
-                source
-            },
+            source(&feeder["source"]),
             text("state"),
             age(&feeder["age_ms"]),
             time(&feeder["began"]),
@@ -182,7 +215,8 @@ fn series(one: &Value) {
     });
     let rows: Vec<Vec<String>> = rows.collect();
     print_line!("  fed by    {}", sources(&one["fed_by_total"]));
-    for line in table(&["SOURCE", "STATE", "HEARD", "BEGAN", "LAST VALUE"], &rows).lines() {
-        print_line!("    {line}");
-    }
+    print_indented(&table(
+        &["SOURCE", "STATE", "HEARD", "BEGAN", "LAST VALUE"],
+        &rows,
+    ));
 }

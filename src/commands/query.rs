@@ -87,7 +87,8 @@ async fn why_empty(client: &Client) -> Result<&'static str, Failure> {
     Ok(if names.as_array().is_some_and(Vec::is_empty) {
         "no result: the gateway shows no series"
     } else {
-        "no result: no series matches at this time; compare the labels with `tidegate explain NAME`"
+        "no result: no series matches at this time; compare the labels with `tidegate explain NAME`; \
+         `tidegate query up` lists targets that are down"
     })
 }
 

@@ -4,7 +4,7 @@
 
 use super::kit::gateway::tidegate;
 use super::kit::keda::Keda;
-use super::kit::{Gateway, SOON, free_port, http, wait_for, wait_until};
+use super::kit::{Answer, Gateway, SOON, Target, free_port, http, wait_for, wait_until};
 use serde_json::Value as Json;
 use std::ffi::OsStr;
 use std::os::unix::net::UnixDatagram;
@@ -354,6 +354,64 @@ service:
         let lines: Vec<&str> = log.lines().filter(|line| line.contains(part)).collect();
         assert!(lines.len() == 1 && lines[0].contains("ERROR"), "{lines:?}");
     }
+}
+
+#[test]
+fn explain_names_the_target_that_a_composite_lacks() {
+    let ports = [free_port(), free_port()];
+    let admin = free_port();
+    let targets = ports.map(|port| {
+        let target = Target::start_on(port);
+        target.answer("/metrics", Answer::text("queue{model=\"m\"} 3\n"));
+        target
+    });
+    let [first, second] = ports;
+    let gateway = Gateway::start(&format!(
+        "extensions:
+  admin: {{endpoint: \"127.0.0.1:{admin}\"}}
+receivers:
+  prometheus:
+    config:
+      scrape_configs:
+        - {{job_name: llm, scrape_interval: 500ms, scrape_timeout: 500ms,
+            static_configs: [{{targets: ['127.0.0.1:{first}', '127.0.0.1:{second}']}}]}}
+processors:
+  composite:
+    composites:
+      - {{name: depth, metric: queue, function: last, across: sum, by: [model]}}
+      - {{name: depth_promql, expr: 'sum by (model) (queue)'}}
+exporters: {{prometheus: {{endpoint: \"127.0.0.1:{}\"}}}}
+service:
+  extensions: [health_check, admin]
+  pipelines: {{metrics: {{receivers: [prometheus], processors: [composite], exporters: [prometheus]}}}}
+",
+        free_port()
+    ));
+    let names = ["depth", "depth_promql"];
+    for name in names {
+        let explained = wait_for(SOON, "both targets report", || {
+            let (explained, _) = explain(admin, name);
+            explained
+                .contains("2 of 2 sources reporting")
+                .then_some(explained)
+        });
+        assert!(!explained.contains("silent"), "{explained}");
+    }
+    let [_alive, dead] = targets;
+    drop(dead);
+    for name in names {
+        let explained = wait_for(SOON, "one target is down", || {
+            let (explained, _) = explain(admin, name);
+            explained.contains("  silent    1 source\n").then_some(explained)
+        });
+        let row = explained.lines().find(|line| line.contains("  down  "));
+        let row = row.expect("the target that is down");
+        assert!(
+            row.contains(&second.to_string()) && row.ends_with(" s ago"),
+            "{explained}"
+        );
+    }
+    gateway.stop();
 }
 
 /// The output of `tidegate explain`, and whether it has found something.

@@ -260,6 +260,51 @@ fn a_target_that_is_gone_ends_at_every_sink() {
     assert_eq!(said.matches("the target is back").count(), 1, "{said}");
 }
 
+#[test]
+fn each_target_has_a_line_when_it_fails_and_when_it_is_back() {
+    let ports = [free_port(), free_port()];
+    let start = |port: u16| {
+        let target = Target::start_on(port);
+        target.answer("/metrics", Answer::text("alive 1\n"));
+        target
+    };
+    let [first, second] = ports;
+    let gateway = Gateway::start(&format!(
+        "receivers:
+  prometheus:
+    config:
+      scrape_configs:
+        - job_name: app
+          scrape_interval: 500ms
+          scrape_timeout: 500ms
+          static_configs: [{{targets: ['127.0.0.1:{first}', '127.0.0.1:{second}']}}]
+exporters: {{nop: }}
+service:
+  pipelines: {{metrics: {{receivers: [prometheus], exporters: [nop]}}}}
+"
+    ));
+    let wait_for_state = |state: &str, targets: f64| {
+        let label = format!("state=\"{state}\"");
+        wait_until(SOON, "the targets have this state", || {
+            gateway.own_metric("tidegate_scrape_targets", &[&*label]) == targets
+        });
+    };
+    wait_for_state("down", 2.0);
+    let alive = start(first);
+    wait_for_state("up", 1.0);
+    let other = start(second);
+    wait_for_state("up", 2.0);
+    let log = gateway.stop();
+    for port in ports {
+        let url = format!("127.0.0.1:{port}/metrics");
+        for text in ["scrape failed", "the target is back"] {
+            let mut lines = log.lines().filter(|line| line.contains(&url));
+            assert!(lines.any(|line| line.contains(text)), "{text} {url}: {log}");
+        }
+    }
+    drop((alive, other));
+}
+
 /// The keys of a line of JSON, those that come twice too.
 struct LineKeys(Vec<String>);
 

@@ -67,8 +67,8 @@ pub use composite::{
 };
 #[cfg(feature = "tables")]
 pub use composite::{
-    CompositeSet, MergedWindows, ProducerRun, SavedWindows, SubWindow, SubWindowOutcome, SubWindowRefused,
-    Unshareable, WindowMergeLimits, WindowRefusals,
+    CompositeSet, MergedWindows, ProducerRun, SavedWindows, SilenceReason, SilentSource, SilentSources,
+    SubWindow, SubWindowOutcome, SubWindowRefused, Unshareable, WindowMergeLimits, WindowRefusals,
 };
 pub use event::{EventKind, Events, Schema, Source, SourceId, Values};
 pub use freshness::Freshness;

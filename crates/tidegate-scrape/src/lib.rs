@@ -17,6 +17,7 @@ mod job;
 mod jobs;
 mod labels;
 mod limiter;
+mod log_limits;
 mod metrics;
 mod operator;
 mod pool;

@@ -10,10 +10,8 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
+use super::log_limits::{FailureLine, LogLimits, UnnamedTargets};
 use tidegate_pipeline::component::{Brief, Context, Entry};
-
-/// At most one line in this time about the same kind of trouble of a job; the counters have it all.
-const LOG_INTERVAL: Duration = Duration::from_secs(30);
 
 /// The state of a target.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -89,16 +87,7 @@ pub(super) struct ScrapeMetrics {
     targets: Arc<TargetCounts>,
     /// Whether other jobs have the same label.
     is_shared: bool,
-    throttles: Mutex<HashMap<&'static str, LogThrottle>>,
-}
-
-/// Limits log lines of one kind to one per [`LOG_INTERVAL`].
-#[derive(Default)]
-struct LogThrottle {
-    /// The time of the last log line.
-    last: Option<Instant>,
-    /// Lines suppressed since then.
-    suppressed: usize,
+    log_limits: Mutex<LogLimits>,
 }
 
 impl ScrapeMetrics {
@@ -110,7 +99,7 @@ impl ScrapeMetrics {
             entry,
             targets: Arc::default(),
             is_shared: false,
-            throttles: Mutex::default(),
+            log_limits: Mutex::default(),
         }
     }
 
@@ -157,23 +146,46 @@ impl ScrapeMetrics {
             .increment(1);
     }
 
-    /// A scrape gave nothing.
+    /// A scrape gave nothing, and its target stays in its state.
     pub(super) fn scrape_failed(&self, reason: &'static str, target: &dyn Display, why: &dyn Display) {
+        self.note_failure(reason, false, target, why);
+    }
+
+    /// A scrape gave nothing. `begins`: the last scrape of its target did not fail.
+    fn note_failure(&self, reason: &'static str, begins: bool, target: &dyn Display, why: &dyn Display) {
         self.count("tidegate_scrape_failures_total", reason, 1);
-        self.log_throttled(reason, |suppressed| {
-            let (receiver, job) = (&*self.receiver, &*self.job);
-            let remedy = remedy(reason);
-            tracing::warn!(receiver, job, scrape_target = %target, reason, suppressed, "scrape failed: {why}{remedy}");
-        });
+        let line = self.log_limits.lock().of_failure(reason, begins, Instant::now());
+        let Some(FailureLine { suppressed, others }) = line else {
+            return;
+        };
+        let (receiver, job) = (&*self.receiver, &*self.job);
+        let remedy = remedy(reason);
+        tracing::warn!(receiver, job, scrape_target = %target, reason, suppressed, others, "scrape failed: {why}{remedy}");
     }
 
     /// Logs a success after scrapes that failed for `lasted`.
     fn back(&self, target: &dyn Display, lasted: Duration) {
-        self.log_throttled("back", |suppressed| {
+        let line = self.log_limits.lock().of_return(Instant::now());
+        if let Some(others) = line {
             let (receiver, job) = (&*self.receiver, &*self.job);
             let after = Brief(lasted);
-            tracing::info!(receiver, job, scrape_target = %target, %after, suppressed, "the target is back");
-        });
+            tracing::info!(receiver, job, scrape_target = %target, %after, others, "the target is back");
+        }
+    }
+
+    /// Logs the number of targets that no line has named or counted in time.
+    fn log_unnamed(&self) {
+        let unnamed = self.log_limits.lock().of_unnamed(Instant::now());
+        if let Some(UnnamedTargets { failed, back }) = unnamed {
+            let (receiver, job) = (&*self.receiver, &*self.job);
+            tracing::info!(
+                receiver,
+                job,
+                failed,
+                back,
+                "more targets have failed or are back"
+            );
+        }
     }
 
     /// Points that no pipeline took in time.
@@ -232,17 +244,10 @@ impl ScrapeMetrics {
     /// Logs with `say` unless a line of this kind was logged lately. `say` gets the number of suppressed
     /// lines, and runs without the lock.
     fn log_throttled(&self, kind: &'static str, say: impl FnOnce(usize)) {
-        let suppressed = {
-            let mut all = self.throttles.lock();
-            let throttle = all.entry(kind).or_default();
-            if throttle.last.is_some_and(|last| last.elapsed() < LOG_INTERVAL) {
-                throttle.suppressed += 1;
-                return;
-            }
-            throttle.last = Some(Instant::now());
-            std::mem::take(&mut throttle.suppressed)
-        };
-        say(suppressed);
+        let line = self.log_limits.lock().of_kind(kind, Instant::now());
+        if let Some(suppressed) = line {
+            say(suppressed);
+        }
     }
 }
 
@@ -301,6 +306,14 @@ impl TargetHealth {
         if let Some(since) = self.down_since.take() {
             self.metrics.back(target, since.elapsed());
         }
+        self.metrics.log_unnamed();
+    }
+
+    /// A scrape failed for a reason, which is counted and logged.
+    pub(super) fn failed(&mut self, reason: &'static str, target: &dyn Display, why: &dyn Display) {
+        let begins = self.down_since.is_none();
+        self.down();
+        self.metrics.note_failure(reason, begins, target, why);
     }
 
     /// A scrape failed.

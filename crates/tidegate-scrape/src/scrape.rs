@@ -233,10 +233,7 @@ impl Scraper {
         });
         match done.as_ref().map(|done| &done.failure) {
             Some(None) => self.health.up(&self.target.url),
-            Some(Some((reason, why))) => {
-                self.health.down();
-                metrics.scrape_failed(reason, &self.target.url, why);
-            }
+            Some(Some((reason, why))) => self.health.failed(reason, &self.target.url, why),
             None => self.health.down(),
         }
         self.retry_pending(done, next, stopping).await;

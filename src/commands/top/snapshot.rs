@@ -19,7 +19,7 @@ pub(super) struct GraphSnapshot {
     instance: String,
     /// Processor time of the process since its start, in seconds.
     cpu_seconds: Option<f64>,
-    /// Version, uptime and memory; `ready` if the gateway is.
+    /// Version, uptime and memory; `ready` if the gateway is; scrape targets, if there are any.
     pub(super) summary: Vec<String>,
     /// Why the gateway is not ready.
     pub(super) unready: Option<String>,
@@ -317,6 +317,13 @@ fn fullest(queue: &Value) -> Option<f64> {
     fullest.or_else(|| fill(queue))
 }
 
+/// The scrape targets that are up, and all of them; `None` without targets.
+fn targets(states: &Value) -> Option<String> {
+    let [up, down, unknown] = ["up", "down", "unknown"].map(|state| states[state].as_u64().unwrap_or(0));
+    let all = up.saturating_add(down).saturating_add(unknown);
+    (all > 0).then(|| format!("targets {up}/{all} up"))
+}
+
 fn unready(page: &Value) -> Option<String> {
     page["health"]["reason"].as_str().map(str::to_owned)
 }
@@ -337,5 +344,6 @@ fn summary(page: &Value) -> Vec<String> {
     if unready(page).is_none() {
         summary.push("ready".to_owned());
     }
+    summary.extend(targets(&page["targets"]));
     summary
 }

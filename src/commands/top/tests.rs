@@ -125,6 +125,20 @@ fn narrow_screens_show_why_a_gateway_is_not_ready() {
 }
 
 #[test]
+fn the_summary_counts_the_scrape_targets() {
+    let summary = |targets: Value| {
+        let mut page = page(10.0, "a", 100, &ids(1));
+        page["targets"] = targets;
+        GraphSnapshot::read(&page).summary
+    };
+    let some = summary(json!({"up": 1, "down": 1, "unknown": 0}));
+    assert_eq!(some[some.len() - 2..], ["ready", "targets 1/2 up"]);
+    for none in [json!({"up": 0, "down": 0, "unknown": 0}), Value::Null] {
+        assert_eq!(summary(none).last().map(String::as_str), Some("ready"));
+    }
+}
+
+#[test]
 fn the_use_of_processors_is_a_difference() {
     let old = GraphSnapshot::read(&page(10.0, "a", 100, &ids(1)));
     let new = GraphSnapshot::read(&page(12.0, "a", 300, &ids(1)));

@@ -6,7 +6,8 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 use tidegate_engine::{
-    Count, Freshness, Series, SeriesExplanation, SeriesSource, SourceStatus, UnixNanos, clock, holdings,
+    Count, Freshness, Series, SeriesExplanation, SeriesSource, SilentSource, SourceStatus, UnixNanos, clock,
+    holdings,
 };
 use tidegate_promql::{Labels, Patience, QueryError, Selection};
 
@@ -33,7 +34,7 @@ pub(super) fn page(
         let page = match table.and_then(|table| table.explain(&one.series, now, most)) {
             Some(explanation) => Some(of_series(&one.labels, &one.series, &explanation, now)),
             None if one.is_target => Some(of_target(one, now)),
-            None => of_composite(one, &composites, now),
+            None => of_composite(one, &composites, now, most),
         };
         explained.extend(page.map(|mut page| {
             page["hidden"] = one.is_hidden.into();
@@ -43,12 +44,13 @@ pub(super) fn page(
     Ok(explained)
 }
 
-/// At most `most` groups of composites that these selections accept and that have no value now: no table and no page has
-/// them, so that only this says why.
+/// At most `room` groups of composites that these selections accept and that have no value now: no table and no page has
+/// them, so that only this says why. Each has at most `most` of its silent sources.
 pub(super) fn without_value(
     view: &View,
     selections: &[Selection],
     now: UnixNanos,
+    room: usize,
     most: usize,
 ) -> Vec<Value> {
     let mut all = Vec::new();
@@ -70,8 +72,8 @@ pub(super) fn without_value(
             let accepted = labels
                 .iter()
                 .find(|labels| selections.iter().any(|one| one.accepts(labels)));
-            if let Some(labels) = accepted.filter(|_| all.len() < most) {
-                all.push(of_group(labels, &watched, group));
+            if let Some(labels) = accepted.filter(|_| all.len() < room) {
+                all.push(of_group(labels, &watched, group, now, most));
             }
         }
     }
@@ -123,8 +125,8 @@ fn of_series(labels: &Labels, series: &Series, it: &SeriesExplanation, now: Unix
     })
 }
 
-/// A gauge of a composite: its function, and its value.
-fn of_composite(one: &Found, composites: &[Arc<Watched>], now: UnixNanos) -> Option<Value> {
+/// A gauge of a composite: its function, its value, and the sources that do not report.
+fn of_composite(one: &Found, composites: &[Arc<Watched>], now: UnixNanos, most: usize) -> Option<Value> {
     let name = &one.series.metric.name;
     let mut named = composites.iter().filter(|one| one.declaration().name == *name);
     let watched = named.next()?;
@@ -132,14 +134,25 @@ fn of_composite(one: &Found, composites: &[Arc<Watched>], now: UnixNanos) -> Opt
     let snapshot = watched.read(now);
     let mut answers = snapshot.answers.iter();
     let group = answers.find(|group| group.answer.attributes == one.series.attributes)?;
-    Some(of_group(&one.labels, watched, group))
+    Some(of_group(&one.labels, watched, group, now, most))
 }
 
-fn of_group(labels: &Labels, watched: &Watched, group: &GroupAnswer) -> Value {
+fn of_group(labels: &Labels, watched: &Watched, group: &GroupAnswer, now: UnixNanos, most: usize) -> Value {
+    let composite = watched.composite();
+    let silent = composite.silent_sources(&group.answer.attributes, now, most);
+    let source = |source: &SilentSource| {
+        json!({
+            "source": shape::labels(&source.attributes),
+            "state": source.reason.name(),
+            "age_ms": age_ms(source.since, now),
+        })
+    };
     json!({
         "metric": metric(labels),
         "state": group.answer.state.name(),
         "composite": shape::label_set(watched, group),
+        "silent": silent.sources.iter().map(source).collect::<Vec<_>>(),
+        "silent_total": silent.total,
         "hidden": false,
     })
 }

@@ -366,4 +366,10 @@ impl GroupSource {
     fn counts_without_series(&self) -> bool {
         !matches!(self.liveness, Liveness::Points(_))
     }
+
+    /// Whether it has not gone, and has series or has lost them by a failed scrape.
+    fn is_expected(&self) -> bool {
+        let has_series = self.counts_without_series() || self.members > 0;
+        !self.liveness.is_gone() && (has_series || self.liveness.failed_at(self.emptied))
+    }
 }

@@ -57,6 +57,13 @@ impl Composite {
         groups.list.clone()
     }
 
+    /// The group of these attributes, if there is one.
+    #[cfg(feature = "tables")]
+    pub(super) fn known_group(&self, attributes: &Attributes) -> Option<SharedGroup> {
+        let groups = self.groups.read().unwrap_or_else(PoisonError::into_inner);
+        groups.index.get(&Key::of_value(attributes)).cloned()
+    }
+
     /// The group of these attributes, or the overflow group.
     pub(super) fn group(&self, attributes: Attributes) -> SharedGroup {
         let key = Key::of_value(&attributes);

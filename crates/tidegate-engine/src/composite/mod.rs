@@ -23,6 +23,8 @@ mod plan;
 mod published;
 #[cfg(feature = "tables")]
 mod saved;
+#[cfg(feature = "tables")]
+mod silent;
 mod sketch;
 mod slab;
 mod source;
@@ -43,6 +45,7 @@ pub use self::{
     },
     observe::CompositeSet,
     saved::SavedWindows,
+    silent::{SilenceReason, SilentSource, SilentSources},
     sub_window::SubWindow,
 };
 pub use across::Across;

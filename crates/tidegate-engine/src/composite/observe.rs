@@ -36,7 +36,7 @@ pub(super) struct Inputs {
     pub(super) streams: Streams<PointStream>,
     /// Signs of life of the sources of points, by resource.
     points: Mutex<KeyMap<Arc<PointSource>>>,
-    sources: Mutex<HashMap<SourceId, SourceKinds>>,
+    pub(super) sources: Mutex<HashMap<SourceId, SourceKinds>>,
     anomalies: TimestampAnomalies,
     /// The end of the windows that earlier runs saved, by the wall clock; 0: there are none.
     pub(super) restored_until: AtomicU64,

@@ -9,9 +9,13 @@ use std::sync::atomic::{AtomicU8, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use crate::budget::{Budget, Reservation};
 use crate::cadence::{Cadence, PUSH_NS, patience_ns};
 use crate::chunks::lock;
-use crate::{Lease, UnixNanos};
+use crate::{Attributes, Lease, UnixNanos};
+
+/// The longest attributes that a source keeps as its name, in bytes.
+const MAX_NAME_BYTES: usize = 4 << 10;
 
 /// A series that this many pushes of its living source have omitted is stale.
 const LEFT_OUT: u64 = 3;
@@ -41,6 +45,16 @@ pub(super) struct PointSource {
     standing: AtomicU8,
     /// The time at which its standing changed.
     changed: AtomicU64,
+    /// `None`: it has no attributes, they are too long, or the budget has no room for them.
+    name: Option<SourceName>,
+}
+
+/// The attributes of a source, for explanations.
+#[derive(Debug)]
+struct SourceName {
+    attributes: Attributes,
+    /// For their text.
+    _reservation: Reservation,
 }
 
 impl PointSource {
@@ -56,7 +70,25 @@ impl PointSource {
             pushes: AtomicU64::new(0),
             standing: AtomicU8::new(ReportedState::Running as u8),
             changed: AtomicU64::new(0),
+            name: None,
         }
+    }
+
+    /// Keeps the attributes of its resource, if the budget has room for them.
+    pub(super) fn named(self, attributes: &Attributes, budget: &Arc<Budget>) -> Self {
+        let bytes = attributes.bytes();
+        let is_kept = bytes > 0 && bytes <= MAX_NAME_BYTES && !budget.is_too_long(bytes);
+        let reservation = is_kept.then(|| Reservation::new(budget, bytes, 0)).flatten();
+        let name = reservation.map(|reservation| SourceName {
+            attributes: attributes.clone(),
+            _reservation: reservation,
+        });
+        Self { name, ..self }
+    }
+
+    /// The attributes of its resource, if they are known.
+    pub(super) fn attributes(&self) -> Option<&Attributes> {
+        self.name.as_ref().map(|name| &name.attributes)
     }
 
     /// It was heard of. Gives the number of the push.
@@ -179,6 +211,20 @@ impl Liveness {
     /// Whether it is a target that has left discovery.
     pub(super) fn has_left(&self) -> bool {
         matches!(self, Self::Points(source) if source.reported_state() == ReportedState::Left)
+    }
+
+    /// Whether it is a target whose last scrape failed.
+    pub(super) fn is_down(&self) -> bool {
+        matches!(self, Self::Points(source) if source.reported_state() == ReportedState::Down)
+    }
+
+    /// The time of its last report; of a target that is down, that of its first failed scrape.
+    pub(super) fn silent_since(&self) -> UnixNanos {
+        match self {
+            Self::Events(lease) | Self::Feed(lease) => lease.touched(),
+            Self::Points(source) if self.is_down() => source.changed.load(Relaxed),
+            Self::Points(source) => source.touched(),
+        }
     }
 
     /// Whether its series that ended at `time` ended because a scrape failed.

@@ -28,6 +28,17 @@ struct PoolState {
     dropped_total: usize,
 }
 
+/// The numbers of active targets by their last scrape.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TargetStates {
+    /// The last scrape succeeded.
+    pub up: usize,
+    /// The last scrape failed.
+    pub down: usize,
+    /// No scrape has ended yet.
+    pub unknown: usize,
+}
+
 /// One scrape target.
 pub struct ScrapeTarget {
     /// The labels of its series.
@@ -91,6 +102,18 @@ impl ScrapePool {
         self.state.lock().active.values().cloned().collect()
     }
 
+    /// Adds its active targets to these numbers.
+    pub fn count(&self, states: &mut TargetStates) {
+        for target in self.state.lock().active.values() {
+            let number = match &*target.last.lock() {
+                None => &mut states.unknown,
+                Some(last) if last.error.is_some() => &mut states.down,
+                Some(_) => &mut states.up,
+            };
+            *number += 1;
+        }
+    }
+
     /// The labels of the dropped targets, at most 1000, and the number of all dropped targets.
     pub fn dropped(&self) -> (Vec<Pairs>, usize) {
         let state = self.state.lock();
@@ -119,5 +142,36 @@ impl ScrapeTarget {
     /// The last scrape; `None` before the first one.
     pub fn last(&self) -> Option<LastScrape> {
         self.last.lock().clone()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn targets_count_by_their_last_scrape() {
+        let pool = ScrapePool::new("app".into());
+        let errors = [None, Some(None), Some(Some("refused")), Some(Some("timeout"))];
+        for (id, error) in errors.into_iter().enumerate() {
+            let second = Duration::from_secs(1);
+            let target = ScrapeTarget::new(Vec::new(), Vec::new(), String::new(), second, second);
+            if let Some(error) = error {
+                target.scraped(LastScrape {
+                    time: 1,
+                    duration: second,
+                    error: error.map(str::to_owned),
+                });
+            }
+            pool.add(id as u64, Arc::new(target));
+        }
+        let mut states = TargetStates::default();
+        pool.count(&mut states);
+        let expected = TargetStates {
+            up: 1,
+            down: 2,
+            unknown: 1,
+        };
+        assert_eq!(states, expected);
     }
 }

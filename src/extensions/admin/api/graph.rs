@@ -19,6 +19,7 @@ use crate::component::overview::{Overview, PipelineOverview};
 use crate::component::queue_level::QueueLevel;
 use crate::component::send_times::SendTimes;
 use crate::component::shared::{Health, Phase};
+use crate::component::targets::TargetStates;
 use crate::component::{Balance, Reason};
 use crate::config::Class;
 use crate::net::pages::Request;
@@ -52,9 +53,20 @@ impl Api {
             },
             "pipelines": overview.pipelines.iter().map(pipeline).collect::<Vec<_>>(),
             "components": components,
+            "targets": self.target_states(),
             "extensions": &overview.extensions,
         })
         .into())
+    }
+
+    /// The numbers of scrape targets by their last scrape.
+    fn target_states(&self) -> Value {
+        let mut states = TargetStates::default();
+        for pool in self.shared.scrape_pools.list() {
+            pool.count(&mut states);
+        }
+        let TargetStates { up, down, unknown } = states;
+        json!({"up": up, "down": down, "unknown": unknown})
     }
 
     /// Whether the gateway is ready, its troubles, and its version.

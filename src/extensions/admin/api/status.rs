@@ -31,7 +31,7 @@ impl Api {
         names.for_each(|name| notes.forget_unknown(name));
         let mut explained = explain::page(&self.shared, &found, now, most, &request.patience)?;
         let room = most.saturating_sub(explained.len());
-        explained.extend(explain::without_value(&self.view, &selections, now, room));
+        explained.extend(explain::without_value(&self.view, &selections, now, room, most));
         let mut text = self.text(request);
         text.values(explained.into_iter())?;
         Ok(PageContent::Data(AnnotatedData {

@@ -7,7 +7,11 @@ use std::time::Duration;
 
 use super::super::across::quantile as rank_of;
 use super::super::member::{Member, reduce};
+#[cfg(feature = "tables")]
+use super::super::silent::SilenceReason;
 use super::super::sketch::Sketch;
+#[cfg(feature = "tables")]
+use super::super::source::Liveness;
 use super::super::window::Moments;
 use super::super::{Across, Answer, Declaration, Function, OnStale};
 use super::{CompositeGroup, GroupSource};
@@ -27,6 +31,16 @@ struct Census {
     interleaved: usize,
     /// By the place of the source.
     alive: Vec<bool>,
+    /// The number of its living series, in the same order.
+    live: Vec<u32>,
+}
+
+impl Census {
+    /// Whether the source in this slot is alive, and has a living series if it needs one.
+    fn reports(&self, at: u32, source: &GroupSource) -> bool {
+        let at = at as usize;
+        self.alive[at] && (source.counts_without_series() || self.live[at] > 0)
+    }
 }
 
 /// The statistics of a group's values.
@@ -71,29 +85,46 @@ impl CompositeGroup {
             alive: self.sources.by_slot(|source| source.liveness.is_alive(now)),
             ..Census::default()
         };
-        let mut live = vec![0u32; census.alive.len()];
+        census.live = vec![0; census.alive.len()];
         for (_, member) in self.members.iter() {
             if self.is_live(member, &census, now) {
-                live[member.source as usize] += 1;
+                census.live[member.source as usize] += 1;
                 census.interleaved += usize::from(self.is_interleaved(member, now));
             }
             census.may_be_idle |= !member.can_be_omitted();
         }
         let begin = self.cut.begin(now).max(1);
         for (at, source) in self.sources.iter() {
-            let (liveness, live) = (&source.liveness, live[at as usize]);
+            let (liveness, live) = (&source.liveness, census.live[at as usize]);
             let is_alive = census.alive[at as usize];
-            let has_series = source.counts_without_series() || source.members > 0;
             if liveness.is_gone() {
                 continue;
             }
             census.may_be_idle |= source.counts_without_series();
             census.is_partial |= liveness.lost_at() >= begin;
             census.is_partial |= is_alive && live < source.members;
-            census.reporting += usize::from(is_alive && (source.counts_without_series() || live > 0));
-            census.expected += usize::from(has_series || liveness.failed_at(source.emptied));
+            census.reporting += usize::from(census.reports(at, source));
+            census.expected += usize::from(source.is_expected());
         }
         census
+    }
+
+    /// The expected sources that do not report, and the reasons.
+    #[cfg(feature = "tables")]
+    pub(in crate::composite) fn silent(&self, now: UnixNanos) -> Vec<(SilenceReason, Liveness)> {
+        let census = self.census(now);
+        let sources = self.sources.iter();
+        let silent = sources.filter(|(at, source)| source.is_expected() && !census.reports(*at, source));
+        let silent = silent.map(|(at, source)| {
+            let liveness = source.liveness.clone();
+            let reason = match (liveness.is_down(), census.alive[at as usize]) {
+                (true, _) => SilenceReason::Down,
+                (false, false) => SilenceReason::Overdue,
+                (false, true) => SilenceReason::WithoutSeries,
+            };
+            (reason, liveness)
+        });
+        silent.collect()
     }
 
     fn is_interleaved(&self, member: &Member, now: UnixNanos) -> bool {

@@ -13,12 +13,13 @@ use super::super::{Composite, SharedGroup};
 use super::{CompositeSet, Plan};
 use crate::fold::Folded;
 use crate::streams::lock;
-use crate::{Events, Instrument, Schema, Source, UnixNanos};
+use crate::{Attributes, Events, Instrument, Schema, Source, UnixNanos};
 
 /// The kinds of a source of events, as a composite uses them.
 #[derive(Debug)]
 pub(in super::super) struct SourceKinds {
     liveness: Liveness,
+    source: Arc<Source>,
     schema: Arc<Schema>,
     kinds: Vec<Option<KindTarget>>,
 }
@@ -35,6 +36,16 @@ struct KindTarget {
 impl SourceKinds {
     pub(in super::super) fn is_over(&self, now: UnixNanos, memory_ns: u64) -> bool {
         self.liveness.is_gone() || self.liveness.is_forgotten(now, memory_ns)
+    }
+
+    /// The address of its liveness.
+    pub(in super::super) fn address(&self) -> usize {
+        self.liveness.address()
+    }
+
+    /// The attributes of the source.
+    pub(in super::super) fn attributes(&self) -> Attributes {
+        self.source.resource.attributes.merge(&self.source.attributes)
     }
 }
 
@@ -104,6 +115,7 @@ impl Composite {
         let mut sources = lock(&self.inputs.sources);
         let known = sources.entry(events.source.id).or_insert_with(|| SourceKinds {
             liveness: Liveness::Events(events.source.lease.clone()),
+            source: events.source.clone(),
             schema: Arc::default(),
             kinds: Vec::new(),
         });

@@ -150,7 +150,10 @@ impl Composite {
         }
         let source = lock(&self.inputs.points)
             .entry(Key::of_value(&series.resource))
-            .or_insert_with(|| Arc::new(PointSource::new(self.declaration.lease)))
+            .or_insert_with(|| {
+                let source = PointSource::new(self.declaration.lease);
+                Arc::new(source.named(&series.resource.attributes, self.room.budget()))
+            })
             .clone();
         let place = is_placed.then(|| GroupTarget {
             plan,
