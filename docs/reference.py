@@ -107,6 +107,7 @@ These cases end with 1:
 | `components` | the class or the type does not exist |
 | `query --fail-empty` | the answer is empty |
 | `explain` | no series matches |
+| `composites get` | no group has the labels of `--label`. With `--json`, the answer is an empty list, and the code is 0 |
 | `cluster status` | the gateway has no `cluster` extension |
 | `composites watch` | the gateway ends the stream, before the number of `--events` |
 | `tap` | the gateway can't be reached at first. Later the command connects again |

@@ -11,6 +11,7 @@ use serde_json::Value;
 use super::client::{self, Client, GatewayArgs, StreamEvent, labels, number, printable, sparkline, table};
 use super::{Failure, output};
 use crate::print_line;
+use crate::watch::Filter;
 
 /// Arguments of `tidegate composites`.
 #[derive(Debug, clap::Args)]
@@ -68,7 +69,7 @@ const WIDTH: usize = 40;
 /// Asks, and prints.
 ///
 /// # Errors
-/// The gateway can't be reached, or has no such composite.
+/// The gateway can't be reached, or has no such composite or group.
 pub fn run(args: &CompositesArgs) -> Result<(), Failure> {
     client::run(&args.place, |client| async move {
         match &args.what {
@@ -159,6 +160,10 @@ async fn get(client: Client, name: &str, labels: &[String], json: bool) -> Resul
         print_line!("{answer}");
         return Ok(());
     }
+    if sets(&answer).is_empty() {
+        let why = no_match(&client, name, labels).await?;
+        return Err(client.failure(format_args!("{name}: {why}")));
+    }
     let rows: Vec<Vec<String>> = sets(&answer).iter().map(row).collect();
     print_line!("{}", table(&HEAD, &rows).trim_end());
     for set in sets(&answer) {
@@ -183,6 +188,16 @@ async fn get(client: Client, name: &str, labels: &[String], json: bool) -> Resul
     }
     print_errors(sets(&answer));
     Ok(())
+}
+
+/// The message that no group has the labels.
+async fn no_match(client: &Client, name: &str, labels: &[String]) -> Result<String, Failure> {
+    let all = client.get(&format!("{PATH}/{name}"), &[]).await?;
+    // The gateway has accepted the labels.
+    let filter = Filter::parse(labels.iter().map(String::as_str)).unwrap_or_default();
+    let groups = sets(&all).iter().map(|set| client::labels(&set["labels"]));
+    // A composite without groups has an entry too.
+    Ok(filter.no_match(groups.filter(|group| !group.is_empty())))
 }
 
 /// Why values are missing, once each.

@@ -130,6 +130,10 @@ fn commands_ask_what_a_gateway_holds() {
     for (arguments, why) in [
         (&["query", "sum("][..], "unclosed left parenthesis"),
         (&["composites", "get", "dept"], "did you mean `depth`?"),
+        (
+            &["composites", "get", "depth", "--label", "mode=m"],
+            "depth: no group has mode=m; its groups are {model=\"m\"}",
+        ),
         (&["explain", "nothing"], "metric \"nothing\" is not known"),
         (&["explain", "queu"], "did you mean \"queue\"?"),
         (

@@ -424,6 +424,18 @@ fn a_file_that_is_not_a_file_of_tests_is_refused_with_the_reason() {
             "no input has `source: b`",
         ),
         (
+            "config: gateway.yaml\ntests: [{name: a, input: [{down: b}], expect: [{at: 1s, query: q, empty: true}]}]\n",
+            "no input has `source: b`",
+        ),
+        (
+            "config: gateway.yaml\ntests: [{name: a, input: [{source: b, text: ''}, {down: b}], expect: [{at: 1s, query: q, empty: true}]}]\n",
+            "`b` is not a target: it needs `text`, with `job` and `instance` in its `labels`",
+        ),
+        (
+            "config: gateway.yaml\ntests: [{name: a, input: [{every: 1s, down: b}], expect: [{at: 1s, query: q, empty: true}]}]\n",
+            "does not go with `down`",
+        ),
+        (
             "config: gateway.yaml\ntests: [{name: a, input: [{at: 2s, text: ''}], expect: [{at: 1s, query: q, empty: true}]}]\n",
             "comes after the last expectation",
         ),

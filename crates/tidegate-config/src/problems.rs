@@ -150,6 +150,13 @@ impl Problems {
         &self.sources
     }
 
+    /// Whether it is reported that a variable in this value is not set.
+    pub fn has_unset(&self, node: &Node) -> bool {
+        let path = node.path().to_string();
+        let mut list = self.list.iter();
+        list.any(|known| known.cause.is_some() && known.path == path)
+    }
+
     /// From now on the value of this node is shown nowhere: not in snippets, not in prints.
     /// Decoding a [`Secret`](super::Secret) calls this.
     pub fn hide(&mut self, node: &Node) {

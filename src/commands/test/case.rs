@@ -14,7 +14,7 @@ use std::time::{Duration, UNIX_EPOCH};
 use super::check::{Exported, check};
 use super::file::{Expectation, Located, TestCase, TestFile, TestInput};
 use super::gateway::{TestClock, TestGateway, complete, drain, load_config, nanos, storage_overrides};
-use super::input::{TestData, TestSenders, arrivals};
+use super::input::{Arrival, TestData, TestSenders, arrivals};
 use crate::config::Problems;
 
 /// The longest test, in virtual time.
@@ -155,7 +155,7 @@ impl CaseRun<'_> {
             let at = expected.value.at;
             while let Some(arrival) = arrivals.next_if(|arrival| arrival.at <= at) {
                 self.advance(&gateway, arrival.at).await;
-                gateway = self.arrive(gateway, arrival.input, arrival.repetition).await?;
+                gateway = self.arrive(gateway, arrival).await?;
             }
             self.advance(&gateway, at).await;
             self.expect(&gateway, expected).await;
@@ -174,12 +174,8 @@ impl CaseRun<'_> {
     }
 
     /// Does what an input says.
-    async fn arrive(
-        &mut self,
-        gateway: TestGateway,
-        input: &Located<TestInput>,
-        repetition: u32,
-    ) -> Result<TestGateway, String> {
+    async fn arrive(&mut self, gateway: TestGateway, arrival: &Arrival<'_>) -> Result<TestGateway, String> {
+        let input = arrival.input;
         let options = &input.value;
         if options.restart {
             let stand_ins = gateway.stand_ins.clone();
@@ -194,11 +190,14 @@ impl CaseRun<'_> {
             for data in self.senders.kill(source) {
                 self.send(&gateway, input, data).await;
             }
+        } else if let Some(source) = &options.down {
+            for data in self.senders.fail(source) {
+                self.send(&gateway, input, data).await;
+            }
         } else {
             let data = receiver(options, &gateway).and_then(|receiver| {
                 let directory = &self.file.directory;
-                self.senders
-                    .data(options, repetition, receiver, &self.clock, directory)
+                self.senders.data(arrival, receiver, &self.clock, directory)
             });
             match data {
                 Ok(data) => self.send(&gateway, input, data).await,

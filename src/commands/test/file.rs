@@ -85,13 +85,13 @@ crate::options! {
         pub(super) at: Duration = Duration::ZERO,
         /// Interval at which the data comes again.
         pub(super) every: Option<Duration> = None,
-        /// Last time of `every`. Unset: the last expectation.
+        /// Last time of `every` or `down`. Unset: the last expectation.
         pub(super) until: Option<Duration> = None,
         /// How often the data comes in all.
         pub(super) times: Option<u32> = None,
         /// Receiver that gets the data. It can be omitted if the pipelines have one receiver.
         pub(super) to: Option<String> = None,
-        /// Name of the process that the data comes from, for `dead` and `reset`.
+        /// Name of the process that the data comes from, for `dead`, `down` and `reset`.
         pub(super) source: String = String::new(),
         /// Attributes of the resource of `events` and `points`.
         pub(super) resource: Ordered<Node> = Ordered::default(),
@@ -111,8 +111,10 @@ crate::options! {
         pub(super) file: Option<PathBuf> = None,
         /// Whether the gateway stops and starts again, with the same storage.
         pub(super) restart: bool = false,
-        /// Source that ends without notice: repeated inputs of it stop, and its lease runs out.
+        /// Source that ends without notice: repeated inputs of it stop, and its lease runs out. A target leaves discovery.
         pub(super) dead: Option<String> = None,
+        /// Source of `text` whose scrapes fail: `up` is 0, and its series end.
+        pub(super) down: Option<String> = None,
         /// Source of events that ends and starts again as a new process.
         pub(super) reset: Option<String> = None,
     }
@@ -303,8 +305,13 @@ impl TestCase {
                     .error("comes after the last expectation, so that nothing tests it");
             }
             let ended = options.dead.as_ref().or(options.reset.as_ref());
-            if let Some(name) = ended.filter(|name| !self.has_source(name)) {
+            let named = ended.or(options.down.as_ref());
+            if let Some(name) = named.filter(|name| !self.has_source(name)) {
                 input.at(cx).error(format!("no input has `source: {name}`"));
+            } else if let Some(name) = options.down.as_ref().filter(|name| !self.has_target(name)) {
+                input.at(cx).error(format!(
+                    "`{name}` is not a target: it needs `text`, with `job` and `instance` in its `labels`"
+                ));
             }
         }
     }
@@ -314,12 +321,22 @@ impl TestCase {
         let mut inputs = self.input.iter();
         inputs.any(|input| input.value.source == name && !input.value.is_end())
     }
+
+    /// Whether a source is a target, with the labels that each target has.
+    fn has_target(&self, name: &str) -> bool {
+        let of_name = self.input.iter().filter(|input| input.value.source == name);
+        let mut pages = of_name.filter(|input| input.value.text.is_some());
+        pages.any(|page| {
+            let labels = &page.value.labels;
+            labels.get("job").is_some() && labels.get("instance").is_some()
+        })
+    }
 }
 
 impl TestInput {
     /// Whether it ends something, instead of being data.
     fn is_end(&self) -> bool {
-        self.restart || self.dead.is_some() || self.reset.is_some()
+        self.restart || self.dead.is_some() || self.down.is_some() || self.reset.is_some()
     }
 
     fn check(&self, at: &Node, cx: &mut Problems) {
@@ -331,18 +348,24 @@ impl TestInput {
             self.file.is_some(),
             self.restart,
             self.dead.is_some(),
+            self.down.is_some(),
             self.reset.is_some(),
         ];
         if forms.iter().filter(|given| **given).count() != 1 {
             cx.at(at).error(
-                "expected one of `events`, `points`, `text`, `otlp`, `file`, `restart`, `dead` and `reset`",
+                "expected one of `events`, `points`, `text`, `otlp`, `file`, `restart`, `dead`, `down` and `reset`",
             );
         }
         if self.every.is_some_and(|every| every.is_zero()) {
             cx.at(at.child("every")).error("must be greater than zero");
         }
-        if self.every.is_none() && self.until.is_some() {
-            cx.at(at.child("until")).error("needs `every`");
+        if self.every.is_none() && self.down.is_none() && self.until.is_some() {
+            cx.at(at.child("until")).error("needs `every` or `down`");
+        }
+        for option in ["every", "times"] {
+            if self.down.is_some() && at.get(option).is_some() {
+                cx.at(at.child(option)).error("does not go with `down`");
+            }
         }
         let has_events = !self.events.is_empty();
         let needs = [

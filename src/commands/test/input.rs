@@ -18,7 +18,7 @@ use super::gateway::{TestClock, nanos};
 use crate::batch::{Batch, Points, Signal, json, wire};
 use crate::component::unix_now;
 use crate::config::{Node, Ordered, Scalar, ScalarKind, read_file};
-use crate::prom::model::LabelSet;
+use crate::prom::model::{INSTANCE, JOB, LabelSet};
 use crate::prom::scrape::{ScrapeDecoder, Settings, Target};
 
 /// The time for which a source of events counts as alive without a sign of life.
@@ -33,6 +33,8 @@ pub(super) struct Arrival<'a> {
     pub(super) input: &'a Located<TestInput>,
     /// The number of arrivals of this input before.
     pub(super) repetition: u32,
+    /// Whether the scrape of a page succeeds. `None`: no input says that a scrape of this source fails.
+    pub(super) is_up: Option<bool>,
 }
 
 /// All arrivals of a test that ends at `end`, in order. Of equal times, the order of the file counts.
@@ -49,6 +51,7 @@ pub(super) fn arrivals(inputs: &[Located<TestInput>], end: Duration) -> Result<V
             .unwrap_or(if options.every.is_some() { u32::MAX } else { 1 });
         let every = options.every.unwrap_or_default();
         let death = death_of(inputs, options);
+        let outages = outages_of(inputs, options);
         for repetition in 0..times {
             let at = options.at.saturating_add(every.saturating_mul(repetition));
             let is_over = at > last || death.is_some_and(|death| at >= death);
@@ -62,6 +65,7 @@ pub(super) fn arrivals(inputs: &[Located<TestInput>], end: Duration) -> Result<V
                 at,
                 input,
                 repetition,
+                is_up: (!outages.is_empty()).then(|| !outages.iter().any(|outage| is_within(outage, at))),
             });
         }
     }
@@ -76,6 +80,18 @@ fn death_of(inputs: &[Located<TestInput>], of: &TestInput) -> Option<Duration> {
     ends.map(|other| other.at).filter(|at| *at >= of.at).min()
 }
 
+/// The inputs by which scrapes of the source of an input fail.
+fn outages_of<'a>(inputs: &'a [Located<TestInput>], of: &TestInput) -> Vec<&'a TestInput> {
+    let others = inputs.iter().map(|other| &other.value);
+    let outages = others.filter(|other| other.down.as_deref() == Some(of.source.as_str()));
+    outages.filter(|_| of.text.is_some()).collect()
+}
+
+/// Whether scrapes fail at a time because of an input.
+fn is_within(outage: &TestInput, at: Duration) -> bool {
+    at >= outage.at && outage.until.is_none_or(|until| at <= until)
+}
+
 /// A process that sends events.
 struct EventSource {
     source: Arc<Source>,
@@ -86,11 +102,123 @@ struct EventSource {
 struct ScrapedTarget {
     receiver: String,
     source: String,
+    labels: TargetLabels,
     decoder: ScrapeDecoder,
+    /// When a scrape failed last.
+    failed: Option<UnixNanos>,
+    /// Whether there is a series `up` of it.
+    has_up: bool,
+    /// Whether it has left discovery.
+    is_gone: bool,
 }
 
+impl ScrapedTarget {
+    fn new(input: &TestInput, receiver: &str) -> Self {
+        let labels = input.labels.iter();
+        let labels = labels.map(|(name, value)| (name.to_owned(), value.clone()));
+        let labels = TargetLabels(labels.collect());
+        Self {
+            receiver: receiver.to_owned(),
+            source: input.source.clone(),
+            decoder: ScrapeDecoder::new(Settings::default(), Box::new(labels.clone())),
+            labels,
+            failed: None,
+            has_up: false,
+            is_gone: false,
+        }
+    }
+
+    /// The points of a page. With `says_up`, they say that the scrape has succeeded.
+    fn page(&mut self, page: &str, says_up: bool) -> Result<Vec<Point>, String> {
+        let mut points = Vec::new();
+        let read = self
+            .decoder
+            .page(Format::Text, page.as_bytes(), unix_now(), &mut points);
+        read.map_err(|failed| failed.to_string())?;
+        if says_up {
+            points.push(self.up(Value::Double(1.0)));
+        }
+        Ok(points)
+    }
+
+    /// The points of a failed scrape: the end of the series, and `up`.
+    fn fail(&mut self) -> Vec<Point> {
+        let now = unix_now();
+        let mut points = Vec::new();
+        self.decoder.end(now, &mut points);
+        points.push(self.up(Value::Double(0.0)));
+        self.failed = Some(now);
+        points
+    }
+
+    /// The points of a target that leaves discovery: the end of its series.
+    fn leave(&mut self) -> Vec<Point> {
+        let mut points = Vec::new();
+        self.decoder.end(unix_now(), &mut points);
+        if self.has_up {
+            points.push(self.up(Value::NoRecordedValue));
+        }
+        (self.has_up, self.is_gone) = (false, true);
+        points
+    }
+
+    /// A point of its series `up`, which has the resource of the other series.
+    fn up(&mut self, value: Value) -> Point {
+        self.has_up = true;
+        let [job, instance] = TARGET.map(|name| self.labels.get(name));
+        let known = self.decoder.resource(job, instance);
+        let resource = known.unwrap_or_else(|| {
+            Arc::new(Resource {
+                attributes: self.labels.resource(job, instance),
+                schema_url: Arc::default(),
+            })
+        });
+        let others = self.labels.0.iter();
+        let others = others.filter(|(name, _)| !TARGET.contains(&name.as_str()));
+        let series = Series {
+            resource,
+            scope: Arc::default(),
+            metric: Arc::new(Metric {
+                name: "up".into(),
+                description: Arc::default(),
+                unit: Arc::default(),
+                data: Data::Gauge,
+                metadata: Attributes::default(),
+            }),
+            attributes: others
+                .map(|(name, value)| (name.as_str(), value.as_str()))
+                .collect(),
+        };
+        Point {
+            series: Arc::new(series),
+            start: 0,
+            time: unix_now(),
+            value,
+            exemplars: Vec::new(),
+        }
+    }
+
+    fn data(&self, points: Vec<Point>) -> TestData {
+        TestData {
+            receiver: self.receiver.clone(),
+            batch: points_batch(points),
+        }
+    }
+}
+
+/// The labels that name a target. They are the resource of its series.
+const TARGET: [&str; 2] = [JOB, INSTANCE];
+
 /// The labels that a target adds to the series of its page.
+#[derive(Clone)]
 struct TargetLabels(Vec<(String, String)>);
+
+impl TargetLabels {
+    fn get(&self, name: &str) -> &str {
+        let found = self.0.iter().find(|(known, _)| known.as_str() == name);
+        found.map_or("", |(_, value)| value.as_str())
+    }
+}
 
 impl Target for TargetLabels {
     fn relabel(&mut self, labels: &mut LabelSet) -> bool {
@@ -131,21 +259,29 @@ impl TestSenders {
         *self = Self::default();
     }
 
-    /// Ends a source without notice. Of a target the series end, as after a failed scrape.
+    /// Ends a source without notice. A target leaves discovery.
     pub(super) fn kill(&mut self, name: &str) -> Vec<TestData> {
         if let Some(source) = self.sources.get_mut(name) {
             source.is_dead = true;
         }
         let of_name = self.targets.iter_mut().filter(|target| target.source == name);
         let ended = of_name.map(|target| {
-            let mut points = Vec::new();
-            target.decoder.end(unix_now(), &mut points);
-            TestData {
-                receiver: target.receiver.clone(),
-                batch: points_batch(points),
-            }
+            let points = target.leave();
+            target.data(points)
         });
         ended.collect()
+    }
+
+    /// Fails a scrape of a target, but for one that has failed at this time.
+    pub(super) fn fail(&mut self, name: &str) -> Vec<TestData> {
+        let now = unix_now();
+        let of_name = self.targets.iter_mut().filter(|target| target.source == name);
+        let there = of_name.filter(|target| !target.is_gone && target.failed != Some(now));
+        let failed = there.map(|target| {
+            let points = target.fail();
+            target.data(points)
+        });
+        failed.collect()
     }
 
     /// Ends a source of events. The next events of this name are those of a new process.
@@ -161,18 +297,18 @@ impl TestSenders {
     /// The input can't be read.
     pub(super) fn data(
         &mut self,
-        input: &TestInput,
-        repetition: u32,
+        arrival: &Arrival<'_>,
         receiver: String,
         clock: &TestClock,
         directory: &Path,
     ) -> Result<TestData, String> {
+        let input = &arrival.input.value;
         let batch = if !input.events.is_empty() {
             Batch::new(self.events(input))
         } else if !input.points.is_empty() {
-            points_batch(points(input, repetition, clock))
+            points_batch(points(input, arrival.repetition, clock))
         } else if let Some(text) = &input.text {
-            points_batch(self.scrape(input, &receiver, text)?)
+            points_batch(self.scrape(arrival, &receiver, text)?)
         } else if let Some(request) = &input.otlp {
             otlp(request.to_json(), clock)?
         } else if let Some(file) = &input.file {
@@ -217,25 +353,20 @@ impl TestSenders {
         events
     }
 
-    fn scrape(&mut self, input: &TestInput, receiver: &str, page: &str) -> Result<Vec<Point>, String> {
+    fn scrape(&mut self, arrival: &Arrival<'_>, receiver: &str, page: &str) -> Result<Vec<Point>, String> {
+        let input = &arrival.input.value;
         let mut targets = self.targets.iter();
         let known = targets.position(|target| target.receiver == receiver && target.source == input.source);
         let at = known.unwrap_or_else(|| {
-            let labels = input.labels.iter();
-            let labels = labels.map(|(name, value)| (name.to_owned(), value.clone()));
-            let target = TargetLabels(labels.collect());
-            self.targets.push(ScrapedTarget {
-                receiver: receiver.to_owned(),
-                source: input.source.clone(),
-                decoder: ScrapeDecoder::new(Settings::default(), Box::new(target)),
-            });
+            self.targets.push(ScrapedTarget::new(input, receiver));
             self.targets.len() - 1
         });
-        let mut points = Vec::new();
-        let decoder = &mut self.targets[at].decoder;
-        let read = decoder.page(Format::Text, page.as_bytes(), unix_now(), &mut points);
-        read.map_err(|failed| failed.to_string())?;
-        Ok(points)
+        let target = &mut self.targets[at];
+        target.is_gone = false;
+        match arrival.is_up {
+            Some(false) => Ok(target.fail()),
+            says_up => target.page(page, says_up.is_some()),
+        }
     }
 }
 
@@ -398,15 +529,21 @@ fn named_time(text: &str, clock: &TestClock) -> Result<String, String> {
 
 #[cfg(test)]
 mod tests {
+    use tidegate_engine::Number;
+
     use super::*;
     use crate::config::{Decode, Problems, parse_text};
 
-    /// The times of the arrivals in milliseconds, with the positions of their inputs.
-    fn times(inputs: &str, end: u64) -> Vec<(u128, usize)> {
+    fn decoded(inputs: &str) -> Vec<Located<TestInput>> {
         let mut problems = Problems::default();
         let node = parse_text("a.yaml", inputs, &mut problems).expect("YAML");
         let inputs = Vec::<Located<TestInput>>::decode(&node, &mut problems);
-        let inputs = inputs.unwrap_or_else(|| panic!("{problems}"));
+        inputs.unwrap_or_else(|| panic!("{problems}"))
+    }
+
+    /// The times of the arrivals in milliseconds, with the positions of their inputs.
+    fn times(inputs: &str, end: u64) -> Vec<(u128, usize)> {
+        let inputs = decoded(inputs);
         let all = arrivals(&inputs, Duration::from_secs(end)).expect("few");
         let position = |arrival: &Arrival<'_>| {
             let mut inputs = inputs.iter();
@@ -432,5 +569,53 @@ mod tests {
         assert_eq!(only("[{every: 1s, until: 1500ms, text: ''}]"), 2);
         assert_eq!(only("[{every: 1s, source: a, text: ''}, {at: 4s, dead: a}]"), 4);
         assert_eq!(only("[{every: 1s, source: b, text: ''}, {at: 4s, dead: a}]"), 11);
+    }
+
+    #[test]
+    fn scrapes_fail_from_the_time_of_down_until_its_end() {
+        let of_first = |inputs: &str| {
+            let inputs = decoded(inputs);
+            let all = arrivals(&inputs, Duration::from_secs(4)).expect("few");
+            let first = all
+                .iter()
+                .filter(|arrival| std::ptr::eq(arrival.input, &inputs[0]));
+            first.map(|arrival| arrival.is_up).collect::<Vec<_>>()
+        };
+        let [good, failed] = [Some(true), Some(false)];
+        assert_eq!(
+            of_first("[{every: 1s, source: a, text: ''}, {at: 1500ms, until: 3s, down: a}]"),
+            [good, good, failed, failed, good]
+        );
+        assert_eq!(
+            of_first("[{every: 2s, source: a, text: ''}, {at: 2s, down: a}]"),
+            [good, failed, failed]
+        );
+        assert_eq!(
+            of_first("[{source: b, text: ''}, {source: a, text: ''}, {down: a}]"),
+            [None]
+        );
+    }
+
+    /// The names and numbers of points. The end of a series has none.
+    fn seen(points: &[Point]) -> Vec<(&str, Option<f64>)> {
+        let points = points.iter();
+        let number = |point: &Point| point.value.number().map(Number::as_f64);
+        points
+            .map(|point| (&*point.series.metric.name, number(point)))
+            .collect()
+    }
+
+    #[test]
+    fn a_failed_scrape_ends_the_series_and_says_that_the_target_is_down() {
+        let inputs = decoded("[{source: a, text: '', labels: {job: j, instance: i, zone: z}}]");
+        let mut target = ScrapedTarget::new(&inputs[0].value, "prometheus");
+        let page = target.page("depth 3\n", true).expect("a page");
+        assert_eq!(seen(&page), [("depth", Some(3.0)), ("up", Some(1.0))]);
+        assert_eq!(page[0].series.resource, page[1].series.resource);
+        assert_eq!(page[0].series.attributes, page[1].series.attributes);
+        assert_eq!(seen(&target.fail()), [("depth", None), ("up", Some(0.0))]);
+        assert_eq!(seen(&target.fail()), [("up", Some(0.0))]);
+        assert_eq!(seen(&target.leave()), [("up", None)]);
+        assert!(target.leave().is_empty());
     }
 }

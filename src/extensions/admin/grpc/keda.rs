@@ -292,7 +292,13 @@ fn of_composite(
             values.push(known(name, answer, trigger)?);
         }
     }
-    match (values.is_empty() && has_left, trigger.ends_when_gone) {
+    if values.is_empty() && !has_left {
+        let why = wants.no_match(groups(all));
+        return Err(Status::failed_precondition(format!(
+            "the composite `{name}` has no value: {why}"
+        )));
+    }
+    match (values.is_empty(), trigger.ends_when_gone) {
         (true, true) => Ok(SignalValue::Gone),
         (true, false) => Err(Status::failed_precondition(format!(
             "the composite `{name}` has no value: every target has left discovery (`whenGone: inactive` allows scale \
@@ -300,6 +306,24 @@ fn of_composite(
         ))),
         (false, _) => signal.combine(&values).map(SignalValue::Value),
     }
+}
+
+/// The groups of composites, for messages.
+fn groups(all: &[Arc<Watched>]) -> Vec<String> {
+    let now = unix_now();
+    let snapshots = all.iter().map(|watched| watched.read(now));
+    let of_snapshots = snapshots.flat_map(|snapshot| {
+        let answers = snapshot.answers.iter().map(|group| &group.answer);
+        // A composite without groups has an answer too.
+        let groups = answers.filter(|answer| !answer.attributes.is_empty());
+        groups.map(shown).collect::<Vec<_>>()
+    });
+    of_snapshots.collect()
+}
+
+/// The attributes of a group.
+fn shown(answer: &Answer) -> String {
+    format!("{{{}}}", answer.attributes)
 }
 
 /// The value of a group. Null is never zero, and nothing is scaled by a stale value, whatever `on_stale` shows.
@@ -311,7 +335,7 @@ fn known(name: &str, answer: &Answer, trigger: &Trigger) -> Result<f64, Status> 
     let group = if answer.attributes.is_empty() {
         String::new()
     } else {
-        format!("{{{}}}", answer.attributes)
+        shown(answer)
     };
     let state = answer.state.name();
     let partial = Partial::of(&format!("{name}{group}"), answer);

@@ -221,6 +221,14 @@ async fn what_is_not_known_is_an_error_and_never_zero() {
         assert_eq!(status.code(), code, "{status}");
         assert!(status.message().contains(why), "{status}");
     }
+    let unmatched = [
+        ("composite", "queue_depth"),
+        ("target", "10"),
+        ("labels", "mode=m"),
+    ];
+    let status = gateway.fails("GetMetrics", &unmatched).await;
+    let why = "the composite `queue_depth` has no value: no group has mode=m, because there are no groups";
+    assert_eq!((status.code(), status.message()), (Code::FailedPrecondition, why));
     gateway.depth.lose("m");
     let stale: Result<messages::GetMetricsResponse, _> = gateway.call(path, ask(&composite)).await;
     assert!(stale.unwrap_err().message().contains("is stale"));
@@ -236,6 +244,11 @@ async fn what_is_not_known_is_an_error_and_never_zero() {
         assert!(status.message().contains("is idle and has no value"), "{status}");
     }
     gateway.usage.observe("n", 0.5);
+    let unmatched = [("signals", "kv_usage{mode=m}/1")];
+    let status = gateway.fails("IsActive", &unmatched).await;
+    let why =
+        "the composite `kv_usage` has no value: no group has mode=m; its groups are {model=m}, {model=n}";
+    assert_eq!((status.code(), status.message()), (Code::FailedPrecondition, why));
     let sum = [("composite", "kv_usage"), ("target", "1"), ("combine", "sum")];
     let status = gateway.fails("GetMetrics", &sum).await;
     assert!(status.message().contains("kv_usage{model=m}"), "{status}");
