@@ -578,7 +578,7 @@ mod tests {
             let all = arrivals(&inputs, Duration::from_secs(4)).expect("few");
             let first = all
                 .iter()
-                .filter(|arrival| std::ptr::eq(arrival.input, &inputs[0]));
+                .filter(|arrival| std::ptr::eq(arrival.input, &raw const inputs[0]));
             first.map(|arrival| arrival.is_up).collect::<Vec<_>>()
         };
         let [good, failed] = [Some(true), Some(false)];
