@@ -108,6 +108,7 @@ impl ExporterTables {
         tracing::info!(
             component = &*base.path,
             series = taken.series,
+            in_overflow = taken.overflowed,
             without_room = taken.outdated,
             "the series of the page go on under the new limits"
         );

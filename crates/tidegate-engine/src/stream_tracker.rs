@@ -330,6 +330,18 @@ impl StreamTracker {
         }
     }
 
+    /// Notes that a sum has the value that a state showed unchanged until now. From now on, increases add to that sum.
+    pub(crate) fn note_added(&mut self, shown: &Value) {
+        // Several epochs have their last values already.
+        if self.time == 0 || self.is_interleaved() {
+            return;
+        }
+        self.last = LastValue::of(shown).unwrap_or_default();
+        if let Some(out_of_order) = &mut self.out_of_order {
+            out_of_order.is_folded = false;
+        }
+    }
+
     /// The time of the latest sample of any epoch; 0: none.
     pub(crate) fn newest(&self) -> UnixNanos {
         let of_others = self.epochs().map_or(0, |epochs| epochs.newest);

@@ -342,6 +342,12 @@ impl Table {
             }
         }
         self.counters.overflowed[why as usize].fetch_add(1, Relaxed);
+        self.overflow_cell(rule, output, now)
+    }
+
+    /// The overflow cell of the metric of `output`, and the operation of the input on it. `None`: it has no room.
+    fn overflow_cell(&self, rule: &Rule, output: Output, now: UnixNanos) -> Option<(CellRef, Op)> {
+        let max_bytes = self.max_bytes();
         let output = output.overflow();
         let caps = Caps {
             series: self.limits.series_with_overflow(),

@@ -14,7 +14,7 @@ use super::cell::{self, CellRef};
 use super::source_registry::SourceNumber;
 use super::targets::{CellTarget, Targets};
 use crate::key::Key;
-use crate::rule::Op;
+use crate::rule::{Op, Output};
 use crate::saved::StreamId;
 use crate::stream_tracker::{Change, Followed, LastValue, PointSample, Rejection, StreamTracker};
 use crate::streams::lock;
@@ -138,7 +138,8 @@ impl Table {
             start
         };
         let bounds = self.bounds_that_matter(value);
-        let (targets, phase) = self.targets(series, bounds, crowded, start, now);
+        let was = old.as_ref().map(|(was, _)| was);
+        let (targets, phase) = self.targets(series, bounds, crowded, start, now, was);
         let is_added = targets.iter().any(|target| target.op != Op::Keep);
         if is_added && StreamTotal::is_known_by(series.metric.data, UnixNanos::MAX) {
             self.counters.adds_streams.store(true, Relaxed);
@@ -165,6 +166,7 @@ impl Table {
         stream
     }
 
+    /// The targets of a stream. `was`: its state in a previous process or in a replaced table.
     pub(super) fn targets(
         &self,
         series: &Arc<Series>,
@@ -172,6 +174,7 @@ impl Table {
         crowded: bool,
         start: UnixNanos,
         now: UnixNanos,
+        was: Option<&InputStream>,
     ) -> (Targets, Phase) {
         let mut targets = Targets::default();
         let mut phase = Phase::Live;
@@ -180,7 +183,12 @@ impl Table {
                 continue;
             };
             tracker.note_match(&series.resource, &[&series.attributes]);
-            match self.cell(rule, output, crowded, start, now) {
+            let made = if was.is_some_and(|was| self.is_counted_in_overflow(&output, was)) {
+                self.overflow_cell(rule, output, now)
+            } else {
+                self.cell(rule, output, crowded, start, now)
+            };
+            match made {
                 Some((cell, op)) => targets.push(self.target(cell, op)),
                 None => phase = Phase::NoRoom,
             }
@@ -190,6 +198,17 @@ impl Table {
         } else {
             (targets, Phase::Live)
         }
+    }
+
+    /// Whether an overflow series has the counts of a stream whose points would be shown as they come. A series of its own
+    /// would count them again. A rule that shows such points adds them up in overflow series only.
+    fn is_counted_in_overflow(&self, output: &Output, was: &InputStream) -> bool {
+        let mut cursor = self.cells.cursor();
+        output.op == Op::Keep
+            && was
+                .targets
+                .iter()
+                .any(|target| matches!(target.op, Op::Add | Op::Merge) && cursor.get(target.cell).is_some())
     }
 
     /// The bounds of a histogram, if some rule keeps unequal ones apart.

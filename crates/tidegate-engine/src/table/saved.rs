@@ -51,8 +51,10 @@ pub struct Restored {
     pub series: usize,
     /// Input streams of points.
     pub streams: usize,
-    /// Output series that no rule makes any more, or not in this way.
+    /// Output series that no rule makes any more, or not in this way, or without room.
     pub outdated: usize,
+    /// Output series of a replaced table that are in an overflow series now, for lack of room.
+    pub overflowed: usize,
 }
 
 /// A snapshot of a table at one moment, copied on write.

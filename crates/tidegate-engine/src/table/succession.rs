@@ -6,6 +6,9 @@
 //! new one. Its input streams, its sources of events and its members of a group move with it. So its next points add what is
 //! new in them, and nothing else. All other series begin at 0 in the new table.
 //!
+//! A table that shows points as they came keeps its limits. It adds series without room to overflow series, as it would
+//! have added their points. Other tables take all series, and keep the limits for those that come later.
+//!
 //! A return to the rules of an earlier table takes over the state of the present table first. The earlier table has the
 //! series that the present one lacks because of its rules. They go on as they were.
 
@@ -13,19 +16,30 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-use super::cell::{Caps, CellRef};
+use super::cell::{Caps, Cell, CellRef, Cells};
 use super::points::{InputStream, Phase};
 use super::saved::Restored;
 use super::source_registry::SourceNumber;
+use super::state::SeriesState;
 use super::targets::{CellTarget, Targets};
-use super::{Counters, Table};
-use crate::rule::Op;
+use super::{Counters, Overflow, Table};
+use crate::grouping::overflow_attributes;
+use crate::rule::{Op, Output};
 use crate::saved::StreamId;
+use crate::stream_tracker::{PointSample, StreamTracker};
 use crate::streams::lock;
-use crate::{Metric, Number, Rule, Series, UnixNanos};
+use crate::{Metric, Number, Resource, Rule, Scope, Series, UnixNanos, clock};
 
 /// The cells of the series that a table has taken over, by the references to the old ones.
-pub(super) type TakenCells = HashMap<u64, CellRef>;
+pub(super) type TakenCells = HashMap<u64, TakenCell>;
+
+/// The cell that has the state of a series now.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct TakenCell {
+    pub(super) cell: CellRef,
+    /// It is the overflow cell of the metric: the operation of a stream that showed its points in the old cell.
+    overflow: Option<Op>,
+}
 
 impl Table {
     /// Whether another table can take over its state: not if a log saves it.
@@ -42,11 +56,19 @@ impl Table {
         let mut restored = Restored::default();
         let mut taken = Vec::new();
         // Sources of events make the series that they feed: all series that move have to be here before.
-        for old in tables {
+        for (at, old) in tables.iter().enumerate() {
             old.flush();
-            let (cells, outdated) = self.take_cells(old);
-            restored.series += cells.len();
-            restored.outdated += outdated;
+            // What that table lacks has ended, or is in an overflow series.
+            let is_elsewhere = self.is_verbatim()
+                && tables
+                    .iter()
+                    .take(at)
+                    .any(|newer| newer.rules == old.rules && newer.has_taken_over(old));
+            let cells = if is_elsewhere {
+                TakenCells::new()
+            } else {
+                self.take_cells(old, &mut restored)
+            };
             taken.push((*old, cells));
         }
         for (old, cells) in &taken {
@@ -82,14 +104,45 @@ impl Table {
         *lock(&self.successor) = None;
     }
 
-    /// The cells of the series that move, and the number of series that begin at 0. Series that are here already are neither.
-    fn take_cells(&self, old: &Self) -> (TakenCells, usize) {
-        let caps = Caps {
+    /// Whether it shows the points of each series as they came.
+    fn is_verbatim(&self) -> bool {
+        self.rules.iter().all(|rule| rule.verbatim)
+    }
+
+    /// Whether it was the last that took over the state of `old`.
+    fn has_taken_over(&self, old: &Self) -> bool {
+        let successor = lock(&old.successor);
+        successor
+            .as_deref()
+            .is_some_and(|successor| std::ptr::eq(successor, self))
+    }
+
+    /// The cells of the series that move. `restored` counts them, and those that begin at 0. Series that are here already
+    /// are neither.
+    fn take_cells(&self, old: &Self, restored: &mut Restored) -> TakenCells {
+        let with_overflow = Caps {
             series: self.limits.series_with_overflow(),
             per_metric: usize::MAX,
             bytes: usize::MAX,
         };
-        let (mut cells, mut outdated) = (TakenCells::new(), 0);
+        let is_verbatim = self.is_verbatim();
+        let caps = if is_verbatim {
+            Caps {
+                series: self.limits.series,
+                per_metric: self.limits.series_per_metric,
+                ..with_overflow
+            }
+        } else {
+            with_overflow
+        };
+        let of_overflow = (
+            overflow_attributes(),
+            Arc::<Resource>::default(),
+            Arc::<Scope>::default(),
+        );
+        let mut cells = TakenCells::new();
+        // Overflow series come on top of the others, so they come later. The last are the series without room.
+        let (mut overflow, mut surplus) = (Vec::new(), Vec::new());
         // Series of one metric share it.
         let mut moved_metrics: HashMap<usize, Option<Arc<Metric>>> = HashMap::new();
         old.cells.each_at(|at, cell| {
@@ -97,26 +150,100 @@ impl Table {
             let moved = moved_metrics
                 .entry(metric)
                 .or_insert_with(|| self.moved_metric(old, &cell.series));
-            let series = moved.clone().map(|metric| Series {
-                metric,
-                ..(*cell.series).clone()
-            });
-            let (state, seen) = (&cell.state, cell.seen);
-            let mut is_new = false;
-            let make = |_: &Series| {
-                is_new = true;
-                state.clone()
+            let Some(metric) = moved.clone() else {
+                restored.outdated += 1;
+                return;
             };
-            let taken = series.and_then(|series| self.cells.resolve(series, caps, make, seen).ok());
-            match taken {
-                Some(new) if is_new => {
-                    cells.insert(at.to_bits(), new);
-                }
-                Some(_) => {}
-                None => outdated += 1,
+            let Series {
+                attributes,
+                resource,
+                scope,
+                ..
+            } = &*cell.series;
+            let is_overflow =
+                (attributes, resource, scope) == (&of_overflow.0, &of_overflow.1, &of_overflow.2);
+            if is_verbatim && is_overflow {
+                overflow.push((at, metric));
+                return;
+            }
+            match self.take_cell(cell, metric.clone(), caps) {
+                Ok(taken) => cells.extend(taken.map(|taken| (at.to_bits(), taken))),
+                Err(why) if is_verbatim => surplus.push((at, metric, why)),
+                Err(_) => restored.outdated += 1,
             }
         });
-        (cells, outdated)
+        let mut cursor = old.cells.cursor();
+        for (at, metric) in overflow {
+            let Some(cell) = cursor.get(at) else { continue };
+            match self.take_cell(cell, metric, with_overflow) {
+                Ok(taken) => cells.extend(taken.map(|taken| (at.to_bits(), taken))),
+                Err(_) => restored.outdated += 1,
+            }
+        }
+        restored.series += cells.len();
+        for (at, metric, why) in surplus {
+            let Some(cell) = cursor.get(at) else { continue };
+            if let Some(taken) = self.add_surplus(cell, metric, with_overflow) {
+                cells.insert(at.to_bits(), taken);
+                restored.overflowed += 1;
+                self.counters.overflowed[why as usize].fetch_add(1, Relaxed);
+            } else {
+                restored.outdated += 1;
+            }
+        }
+        cells
+    }
+
+    /// The cell of a series that moves. `None`: the series is here already.
+    fn take_cell(&self, cell: &Cell, metric: Arc<Metric>, caps: Caps) -> Result<Option<TakenCell>, Overflow> {
+        let series = Series {
+            metric,
+            ..(*cell.series).clone()
+        };
+        let mut is_new = false;
+        let make = |_: &Series| {
+            is_new = true;
+            cell.state.clone()
+        };
+        let new = self.cells.resolve(series, caps, make, cell.seen)?;
+        Ok(is_new.then_some(TakenCell {
+            cell: new,
+            overflow: None,
+        }))
+    }
+
+    /// Adds the value of a series without room to the overflow series of its metric, as a point would. `None`: that has no
+    /// room either.
+    fn add_surplus(&self, cell: &Cell, metric: Arc<Metric>, caps: Caps) -> Option<TakenCell> {
+        let output = Output {
+            op: Op::Keep,
+            series: Series {
+                metric,
+                ..(*cell.series).clone()
+            },
+        };
+        let Output { op, series } = output.overflow();
+        let rule = self.rules.iter().find(|rule| rule.could_make(&series))?;
+        let (state, data) = (&cell.state, series.metric.data);
+        let make = |_: &Series| SeriesState::new(data, rule, 0, clock::wall(cell.seen));
+        let at = self.cells.resolve(series, caps, make, cell.seen).ok()?;
+        let taken = TakenCell {
+            cell: at,
+            overflow: Some(op),
+        };
+        if !state.is_shown() {
+            return Some(taken);
+        }
+        let sample = PointSample {
+            start: state.start,
+            time: state.time,
+            value: &state.value,
+            exemplars: state.exemplars(),
+        };
+        let change = StreamTracker::default().advance(data, &sample, 0).ok()?;
+        let mut cursor = self.cells.cursor();
+        let is_added = cursor.get(at)?.state.apply(op, 0, &change, &sample);
+        is_added.then_some(taken)
     }
 
     /// The metric of a series in this table. `None`: the rules that could make the series are not equal in both tables.
@@ -146,7 +273,7 @@ impl Table {
     fn take_streams(&self, old: &Self, cells: &TakenCells) -> usize {
         let mut count = 0;
         let mut take = |id: StreamId, stream: &InputStream, seen: UnixNanos| {
-            if let Some(copy) = stream.moved_to(cells) {
+            if let Some(copy) = stream.moved_to(cells, &old.cells) {
                 let mut is_new = true;
                 let join = |(newer, _): &mut (InputStream, UnixNanos), (older, _)| {
                     is_new = false;
@@ -188,18 +315,31 @@ impl Table {
 
 impl InputStream {
     /// A copy that feeds the new cells. `None`: it has no state there.
-    fn moved_to(&self, cells: &TakenCells) -> Option<Self> {
+    fn moved_to(&self, cells: &TakenCells, old: &Cells) -> Option<Self> {
         let mut targets = Targets::default();
+        let mut tracker = self.tracker.clone();
         for target in self.targets.iter() {
-            if let Some(cell) = cells.get(&target.cell.to_bits()).copied() {
-                targets.push(CellTarget { cell, ..*target });
+            let Some(taken) = cells.get(&target.cell.to_bits()) else {
+                continue;
+            };
+            let overflow = taken.overflow.filter(|_| target.op == Op::Keep);
+            if overflow.is_some()
+                && let Some(shown) = old.cursor().get(target.cell)
+            {
+                // The overflow cell has this value: only what is new adds to it.
+                tracker.note_added(&shown.state.value);
             }
+            targets.push(CellTarget {
+                cell: taken.cell,
+                op: overflow.unwrap_or(target.op),
+                ..*target
+            });
         }
         // Its counts may be in any of the cells.
         let remembers = self.phase == Phase::Left && self.tracker.holds_total();
         (remembers || !targets.is_empty()).then(|| Self {
             data: self.data,
-            tracker: self.tracker.clone(),
+            tracker,
             targets,
             about: None,
             // It has no source until it reports again.

@@ -152,6 +152,41 @@ async fn counters_go_on_when_reloads_change_limits() {
     again.stop().await;
 }
 
+/// A limit for one series, then room for all.
+#[tokio::test]
+async fn totals_stay_right_when_reloads_change_the_limit_of_series() {
+    let all = ["a", "b", "c"].map(|user| {
+        let mut hits = point("hits", COUNTER, 5);
+        Arc::make_mut(&mut hits.series).attributes = [("user", user)].into_iter().collect();
+        hits
+    });
+    let before = Rig::start("").await;
+    before.push(plain(&all));
+    let lower = Rig::replacing(&[&before], "max_series: 1").await;
+    let page = lower.scrape().await;
+    assert!(
+        page.contains("hits_total{user=\"a\"} 5\n")
+            && page.contains("hits_total{otel_metric_overflow=\"true\"} 10\n")
+            && !page.contains("user=\"b\""),
+        "{page}"
+    );
+    let higher = Rig::replacing(&[&lower, &before], "max_series: 10").await;
+    let later = all.map(|point| Point {
+        time: point.time + 1,
+        value: Value::Int(7),
+        ..point
+    });
+    higher.push(plain(&later));
+    let page = higher.scrape().await;
+    assert!(
+        page.contains("hits_total{user=\"a\"} 7\n")
+            && page.contains("hits_total{otel_metric_overflow=\"true\"} 14\n")
+            && !page.contains("user=\"b\""),
+        "{page}"
+    );
+    higher.stop().await;
+}
+
 #[tokio::test]
 async fn a_page_whose_limits_stay_keeps_its_table_in_a_reload() {
     let before = Rig::start("").await;

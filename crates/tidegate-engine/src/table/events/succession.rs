@@ -23,7 +23,7 @@ impl Table {
         if old.gone {
             return;
         }
-        let moved = |was: &CellTarget| Some((cells.get(&was.cell.to_bits()).copied()?, *was));
+        let moved = |was: &CellTarget| Some((cells.get(&was.cell.to_bits())?.cell, *was));
         let Some(shared) = self.source(&old.source) else {
             let lost = old.each_target().filter_map(moved);
             lost.for_each(|(cell, was)| self.take_back(cell, &was, old));

@@ -11,6 +11,7 @@ mod model;
 mod newest;
 mod saved;
 mod succession;
+mod surplus;
 mod threads;
 
 use std::collections::BTreeMap;
