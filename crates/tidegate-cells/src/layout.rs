@@ -60,6 +60,8 @@ pub mod header {
     pub const SEGMENTS: usize = 64;
     /// `u64`, bytes of records that are whole.
     pub const DESCRIPTORS: usize = 72;
+    /// `u64`, of a retained file: the start time that a reader has shown for the values; 0: none.
+    pub const SHOWN_NS: usize = 80;
     /// `u64`, look-ups that got the overflow series because their family has as many as it may.
     pub const REFUSED_SERIES: usize = 128;
     /// `u64`, look-ups that got the overflow series, and families that were not made, because of a lack of room.

@@ -10,9 +10,10 @@ use std::time::{Duration, Instant};
 use tidegate_cells::{
     Directory, Error, FamilySpec, FamilyValues, Follower, Limits, Problem, Refused, Value as Cell,
 };
-use tidegate_engine::{Point, Series, UnixNanos, Value};
+use tidegate_engine::{Point, Series, Value};
 
 use super::series;
+use super::starts::{Start, Starts};
 use crate::batch::{Batch, Points};
 use crate::component::{Entry, wall_now};
 use crate::receivers::kept::{self, Kept};
@@ -34,8 +35,8 @@ pub(super) struct Cells {
     due: BTreeSet<(usize, usize)>,
     /// Series that have gone, of which that is still to be said.
     ended: Vec<Arc<Series>>,
-    /// When the oldest process made its file; 0 until there is one.
-    start: UnixNanos,
+    /// The start time of the values, from the first look that finds counts.
+    start: Start,
     retry: Option<Instant>,
     problems: BTreeMap<PathBuf, String>,
     /// The memory of the series and of the problems, in bytes.
@@ -88,7 +89,12 @@ pub(super) fn empty(path: &Path) -> usize {
 }
 
 impl Cells {
-    pub(super) fn open(path: &Path, limits: Limits, receiver: Arc<str>) -> Result<Self, Error> {
+    pub(super) fn open(
+        path: &Path,
+        limits: Limits,
+        receiver: Arc<str>,
+        starts: &Starts,
+    ) -> Result<Self, Error> {
         Ok(Self {
             path: path.to_owned(),
             receiver,
@@ -96,7 +102,7 @@ impl Cells {
             known: Vec::new(),
             due: BTreeSet::new(),
             ended: Vec::new(),
-            start: 0,
+            start: starts.of(path),
             retry: None,
             problems: BTreeMap::new(),
             of_series: 0,
@@ -128,7 +134,8 @@ impl Cells {
 
     /// Takes over what dead processes have counted.
     pub(super) fn fold(&mut self, grace: Duration, kept: &mut Kept) {
-        if self.follower.processes().iter().all(|process| process.alive) {
+        let is_someone_dead = self.follower.processes().iter().any(|process| !process.alive);
+        if !is_someone_dead && !self.follower.is_start_due() {
             return;
         }
         let receiver = &*self.receiver;
@@ -181,10 +188,11 @@ impl Cells {
 
     /// Finds the series of what is merged now among those that are known.
     fn match_series(&mut self) {
-        if self.start == 0 {
-            // A receiver that comes later, at a reload or after a restart, finds the same time.
-            let oldest = self.follower.created_ns();
-            self.start = oldest.map_or(0, |oldest| oldest.min(wall_now()));
+        let found = || self.follower.start_ns(wall_now());
+        if let Some(start) = self.start.get().copied().or_else(found) {
+            // The first one stays, whatever files come later: with another one, an `aggregate` counts the totals again.
+            let start = *self.start.get_or_init(|| start);
+            self.follower.keep_start(start);
         }
         let resource = series::resource(&self.path, self.follower.resource());
         let is_same_resource = |known: &KnownSeries| known.series.resource.attributes == resource.attributes;
@@ -265,7 +273,7 @@ impl Cells {
         let is_gauge = matches!(series.metric.data, tidegate_engine::Data::Gauge);
         Point {
             series: series.clone(),
-            start: if is_gauge { 0 } else { self.start },
+            start: self.start.get().copied().filter(|_| !is_gauge).unwrap_or(0),
             time: wall_now(),
             value,
             exemplars: Vec::new(),

@@ -10,6 +10,7 @@
 pub mod config;
 mod directory;
 mod series;
+mod starts;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -27,6 +28,7 @@ use crate::component::{
 use crate::receivers::kept::{self, Kept};
 use config::ShmConfig;
 use directory::Cells;
+use starts::Starts;
 
 /// The errors of `shm`.
 const ERRORS: &[ErrorDoc] = &[
@@ -111,6 +113,8 @@ struct Directories {
     receiver: Arc<str>,
     entry: Entry,
     open: BTreeMap<PathBuf, Cells>,
+    /// Those of all receivers of the gateway, also of the receivers before a reload.
+    starts: Arc<Starts>,
     /// Listed paths that are not a directory, with the reason.
     refused: BTreeMap<PathBuf, String>,
     /// Room for their contents.
@@ -126,6 +130,7 @@ impl Directories {
             receiver: base.id.clone(),
             entry,
             open: BTreeMap::new(),
+            starts: base.shared.parts.get(Starts::default),
             refused: BTreeMap::new(),
             kept: Kept::new(&base.shared.memory),
             listed: None,
@@ -155,6 +160,9 @@ impl Directories {
             let is_first = self.listed.is_none();
             self.listed = Some(now);
             self.list(now);
+            if is_first {
+                self.starts.forget_gone();
+            }
             if is_first && self.open.is_empty() && self.refused.is_empty() {
                 self.log_nothing_found();
             }
@@ -192,7 +200,7 @@ impl Directories {
                 continue;
             }
             let opened = if self.kept.take(directory::empty(&path), now) {
-                Cells::open(&path, self.config.limits(), self.receiver.clone())
+                Cells::open(&path, self.config.limits(), self.receiver.clone(), &self.starts)
                     .map_err(|error| error.to_string())
             } else {
                 Err(kept::no_room(&path))

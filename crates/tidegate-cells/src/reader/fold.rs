@@ -52,6 +52,8 @@ struct Retained {
     resource: Vec<(String, String)>,
     /// When the oldest process made its file. Its counts stay, so the totals begin then.
     created_ns: u64,
+    /// The start time that a reader has shown; 0: none.
+    shown_ns: u64,
     folded: Vec<(Identity, u64)>,
     families: Vec<Arc<FamilySpec>>,
     series: Vec<RetainedSeries>,
@@ -68,7 +70,7 @@ struct RetainedSeries {
 
 impl Directory {
     /// Takes over the counts of dead processes. It also removes files that were taken over at least `grace` ago. Any
-    /// reader may do this; one does at a time.
+    /// reader may do this; one does at a time. The start time of the values that a reader has saved stays.
     ///
     /// # Errors
     /// [`Error::Io`] if it cannot take the lock or make the new file; then nothing has changed.
@@ -107,7 +109,7 @@ impl Directory {
             .as_ref()
             .map_or(&[][..], |retained| &retained.folded);
         let gone = |(identity, _): &&(Identity, u64)| !files.folded_files.contains(identity);
-        let is_due = !dead.is_empty() || old.iter().any(|folded| gone(&folded));
+        let is_due = !dead.is_empty() || old.iter().any(|folded| gone(&folded)) || self.is_start_due(now);
         let taken_over = dead.iter().filter_map(|identity| self.sources.get(identity));
         let taken_over: Vec<&Source> = taken_over.collect();
         let all = taken_over.iter().copied().chain(files.retained.as_deref());
@@ -120,10 +122,16 @@ impl Directory {
             if let Some(retained) = &files.retained {
                 next.add(retained);
             }
-            next.resource = common(files.retained.as_deref(), taken_over.iter().copied());
+            next.resource = if files.retained.is_none() && taken_over.is_empty() {
+                // It has only the start time. Its attributes must not make those in common fewer.
+                common(None, self.whole())
+            } else {
+                common(files.retained.as_deref(), taken_over.iter().copied())
+            };
             let all = taken_over.iter().copied().chain(files.retained.as_deref());
             let oldest = all.map(|source| source.header.created_ns).min();
             next.created_ns = oldest.unwrap_or(now);
+            next.shown_ns = self.saved_start(now).or(self.shown_ns).unwrap_or(0);
             for source in &taken_over {
                 next.add(source);
                 next.folded.push((source.header.identity, now));
@@ -319,6 +327,7 @@ impl Retained {
         let mut put = |at: usize, word: u64| page[at..at + 8].copy_from_slice(&word.to_le_bytes());
         put(header::SEGMENTS, entries.len() as u64);
         put(header::DESCRIPTORS, records.len() as u64);
+        put(header::SHOWN_NS, self.shown_ns);
         entries
             .iter()
             .enumerate()

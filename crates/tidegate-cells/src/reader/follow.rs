@@ -8,6 +8,7 @@ use super::merge::{Part, narrowed};
 use super::process::Source;
 use super::{Directory, Files, Folded, Process, Room, common};
 use crate::error::Error;
+use crate::file::now_ns;
 use crate::layout::Identity;
 use crate::reader::Problem;
 use crate::spec::Kind;
@@ -124,10 +125,22 @@ impl Follower {
         self.directory.processes()
     }
 
-    /// When the oldest process whose counts are in the values made its file, in nanoseconds since 1970. The file may be gone:
-    /// the retained file remembers the time. `None`: there are no counts.
-    pub fn created_ns(&self) -> Option<u64> {
-        self.directory.created_ns()
+    /// The start time of the values for a caller that has not shown one yet, in nanoseconds since 1970, at most `now`. It is
+    /// the time that an earlier reader has saved in the retained file, or else the time when the oldest process made its file.
+    /// `None`: there are no counts.
+    pub fn start_ns(&self, now: u64) -> Option<u64> {
+        self.directory.start_ns(now)
+    }
+
+    /// Takes the start time that the caller has shown. The next fold saves it in the retained file, unless another reader
+    /// has saved one.
+    pub fn keep_start(&mut self, start_ns: u64) {
+        self.directory.shown_ns = Some(start_ns);
+    }
+
+    /// Whether a fold is due although no process has died: without it, the next reader would find another start time.
+    pub fn is_start_due(&self) -> bool {
+        self.directory.is_start_due(now_ns())
     }
 
     /// Folds as [`Directory::fold`] does. The next look sees the result.

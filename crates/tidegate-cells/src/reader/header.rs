@@ -23,6 +23,7 @@ pub(crate) struct Changing {
     /// Kind, offset and length.
     pub(crate) segments: Vec<(SegmentKind, u64, u64)>,
     pub(crate) descriptors: u64,
+    pub(crate) shown_ns: u64,
     pub(crate) refused_series: u64,
     pub(crate) refused_room: u64,
     pub(crate) invalid: u64,
@@ -101,6 +102,7 @@ impl Changing {
         Ok(Changing {
             segments,
             descriptors,
+            shown_ns: u64_at(page, header::SHOWN_NS),
             refused_series: u64_at(page, header::REFUSED_SERIES),
             refused_room: u64_at(page, header::REFUSED_ROOM),
             invalid: u64_at(page, header::INVALID),

@@ -35,6 +35,10 @@ pub(crate) const RETAINED: &str = "retained.cells";
 /// The most repetitions of a read because another process folded meanwhile.
 const ATTEMPTS: usize = 5;
 
+/// The start of 2020, in nanoseconds since 1970. No file is older: an earlier time is that of a clock that was not set, or a
+/// hostile one.
+const EARLIEST_NS: u64 = 1_577_836_800_000_000_000;
+
 /// The problem of a file of which a part has no room now.
 const PARTLY_READ: &str = "memory is short; the gateway reads the rest of its series later";
 /// The problem of a file of which a part never has room.
@@ -83,6 +87,8 @@ pub struct Directory {
     last_retained: Option<Arc<Source>>,
     /// The next retained file, until all of it has room.
     next_retained: Option<Source>,
+    /// The start time that the caller has shown for the values.
+    shown_ns: Option<u64>,
     /// The number of files that have no room, or not for all of their records.
     without_room: usize,
 }
@@ -158,6 +164,7 @@ impl Directory {
             sources: BTreeMap::new(),
             last_retained: None,
             next_retained: None,
+            shown_ns: None,
             without_room: 0,
         }
     }
@@ -197,10 +204,45 @@ impl Directory {
         sources.into_iter()
     }
 
-    /// When the oldest process whose counts are there made its file.
-    fn created_ns(&self) -> Option<u64> {
+    /// The start time of the values for a reader that has not shown one yet. `None`: there are no counts.
+    fn start_ns(&self, now: u64) -> Option<u64> {
+        let retained = self.last_retained.as_deref();
+        if self.sources.is_empty() && retained.is_none() {
+            return None;
+        }
+        let shown = retained.and_then(Source::shown_ns);
+        let start = shown.or_else(|| self.oldest_ns()).unwrap_or(now);
+        Some(start.min(now))
+    }
+
+    /// When the oldest process whose counts are there made its file, by the files whose times are possible.
+    fn oldest_ns(&self) -> Option<u64> {
         let all = self.sources.values().chain(self.last_retained.as_deref());
-        all.map(|source| source.header.created_ns).min()
+        let times = all.map(|source| source.header.created_ns);
+        times.filter(|time| *time >= EARLIEST_NS).min()
+    }
+
+    /// The start time in the retained file. A time of the future does not count, unless it was shown here.
+    fn saved_start(&self, now: u64) -> Option<u64> {
+        let saved = self.last_retained.as_deref().and_then(Source::shown_ns);
+        saved.filter(|saved| *saved <= now || self.shown_ns == Some(*saved))
+    }
+
+    /// Whether another reader would find another start time than the one that was shown.
+    fn is_start_due(&self, now: u64) -> bool {
+        let Some(shown) = self.shown_ns else { return false };
+        let retained = self.last_retained.as_deref();
+        let is_found = match retained.and_then(Source::shown_ns) {
+            // If it is another one, a reader showed it before this one did.
+            Some(_) => self.saved_start(now).is_some(),
+            None => self.oldest_ns() == Some(shown),
+        };
+        !is_found && (retained.is_some() || self.whole().next().is_some())
+    }
+
+    /// The files of processes that are read as a whole.
+    fn whole(&self) -> impl Iterator<Item = &Source> {
+        self.sources.values().filter(|source| !source.is_short())
     }
 
     fn processes(&self) -> Vec<Process> {

@@ -124,6 +124,11 @@ impl Source {
         }
     }
 
+    /// The start time that a reader has shown for the values, if this is a retained file that has one.
+    pub(crate) fn shown_ns(&self) -> Option<u64> {
+        Some(self.changing.shown_ns).filter(|shown| *shown != 0)
+    }
+
     /// Reads the parts that may have changed. Records without room wait for a later call.
     pub(crate) fn update(&mut self, limits: &Limits, room: Room<'_>) -> Result<(), ReadError> {
         if self.finished {

@@ -1,13 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 
+use std::fs::File;
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::time::Duration;
 
+use super::super::{EARLIEST_NS, RETAINED};
 use crate::error::Error;
+use crate::file::SUFFIX;
+use crate::layout::header;
 use crate::spec::{FamilySpec, Kind};
 use crate::store::{Options, Store};
 use crate::value::Value;
-use crate::{Directory, Limits};
+use crate::{Directory, Follower, Limits};
 
 fn add(store: &Store, count: u64) {
     let family = store.family(&FamilySpec::new("requests", Kind::Counter)).unwrap();
@@ -117,4 +122,136 @@ fn removes_what_was_left_half_made() {
     assert!(!left(".1-2-3.cells.new").exists() && !left(".retained.cells.new").exists());
     assert!(left(".4-5-6.cells.new").exists(), "a process is making it");
     assert_eq!(total(directory.path()), Some(5));
+}
+
+const HOUR: u64 = 3_600_000_000_000;
+/// The time of readers.
+const NOW: u64 = EARLIEST_NS + 10 * HOUR;
+
+/// Overwrites a word of the header.
+fn set_word(path: &Path, at: usize, word: u64) {
+    let file = File::options().read(true).write(true).open(path).unwrap();
+    file.write_all_at(&word.to_le_bytes(), at as u64).unwrap();
+    let mut fixed = [0; header::CRC];
+    file.read_exact_at(&mut fixed, 0).unwrap();
+    file.write_all_at(&crc32fast::hash(&fixed).to_le_bytes(), header::CRC as u64)
+        .unwrap();
+}
+
+/// A process whose file says that it was made at that time.
+fn made_at(path: &Path, created_ns: u64) -> Store {
+    let store = Store::create(path, Options::default()).unwrap();
+    let file = format!("{}{SUFFIX}", store.identity().unwrap());
+    set_word(&path.join(file), header::CREATED_NS, created_ns);
+    store
+}
+
+/// The start that a new reader finds.
+fn start(path: &Path, now: u64) -> Option<u64> {
+    let mut directory = Directory::open(path, Limits::default()).unwrap();
+    assert_eq!(directory.scan().problems, []);
+    directory.start_ns(now)
+}
+
+fn follower(path: &Path) -> Follower {
+    let mut follower = Follower::new(Directory::open(path, Limits::default()).unwrap());
+    assert_eq!(follower.look().problems, []);
+    follower
+}
+
+#[test]
+fn the_start_is_the_time_of_the_oldest_file_if_it_is_possible() {
+    let empty = tempfile::tempdir().unwrap();
+    assert_eq!(start(empty.path(), NOW), None);
+    for (times, expected) in [
+        (&[NOW - 5][..], NOW - 5),
+        (&[NOW - 5, NOW - 7], NOW - 7),
+        (&[NOW + HOUR], NOW),
+        (&[0], NOW),
+        (&[1], NOW),
+        (&[u64::MAX, 0, NOW - 5, 1], NOW - 5),
+    ] {
+        let directory = tempfile::tempdir().unwrap();
+        let made = times.iter().map(|time| made_at(directory.path(), *time));
+        let _made: Vec<_> = made.collect();
+        assert_eq!(start(directory.path(), NOW), Some(expected), "{times:?}");
+    }
+}
+
+#[test]
+fn a_start_that_others_would_not_find_is_saved_and_stays() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path();
+    let first = made_at(path, NOW + HOUR);
+    add(&first, 1);
+    let mut reader = follower(path);
+    assert!(!reader.is_start_due(), "none is shown");
+    assert_eq!(reader.start_ns(NOW), Some(NOW));
+    reader.keep_start(NOW);
+    assert!(reader.is_start_due());
+    assert_eq!(start(path, NOW + 1), Some(NOW + 1));
+    reader.fold(Duration::ZERO).unwrap();
+    reader.look();
+    assert!(!reader.is_start_due(), "it is saved");
+    add(&made_at(path, NOW - 5), 10);
+    assert_eq!(start(path, NOW + 2 * HOUR), Some(NOW));
+    // By a reader that has shown none, and by one that has shown another.
+    for shown in [None, Some(NOW - 5)] {
+        let mut other = follower(path);
+        shown.into_iter().for_each(|shown| other.keep_start(shown));
+        assert!(!other.is_start_due());
+        other.fold(Duration::ZERO).unwrap();
+        assert_eq!(start(path, NOW + 2 * HOUR), Some(NOW));
+        add(&made_at(path, NOW - 9), 100);
+    }
+    assert_eq!(total(path), Some(211));
+}
+
+#[test]
+fn a_start_that_others_find_as_well_takes_no_fold_of_its_own() {
+    let directory = tempfile::tempdir().unwrap();
+    let _alive = made_at(directory.path(), NOW);
+    let mut reader = follower(directory.path());
+    reader.keep_start(NOW);
+    assert!(!reader.is_start_due());
+    reader.fold(Duration::ZERO).unwrap();
+    assert!(!directory.path().join(RETAINED).exists());
+    drop(made_at(directory.path(), NOW + 5));
+    reader.look();
+    reader.fold(Duration::ZERO).unwrap();
+    // Also if an older file comes while nobody reads.
+    let _older = made_at(directory.path(), NOW - 5);
+    assert_eq!(start(directory.path(), NOW + HOUR), Some(NOW));
+}
+
+#[test]
+fn a_retained_file_with_only_a_start_leaves_the_resource_as_it_is() {
+    let directory = tempfile::tempdir().unwrap();
+    let options = Options {
+        resource: vec![("service.name".to_owned(), "llm".to_owned())],
+        ..Options::default()
+    };
+    let _alive = Store::create(directory.path(), options.clone()).unwrap();
+    let mut reader = follower(directory.path());
+    reader.keep_start(NOW);
+    reader.fold(Duration::ZERO).unwrap();
+    assert!(directory.path().join(RETAINED).exists());
+    assert_eq!(follower(directory.path()).resource(), options.resource);
+}
+
+#[test]
+fn a_saved_start_of_the_future_is_replaced_and_older_files_have_none() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path();
+    drop(made_at(path, NOW - 5));
+    follower(path).fold(Duration::ZERO).unwrap();
+    // As in files of older builds, which save none.
+    assert_eq!(start(path, NOW), Some(NOW - 5));
+    set_word(&path.join(RETAINED), header::SHOWN_NS, u64::MAX);
+    assert_eq!(start(path, NOW), Some(NOW));
+    let mut reader = follower(path);
+    reader.keep_start(NOW);
+    assert!(reader.is_start_due());
+    reader.fold(Duration::ZERO).unwrap();
+    assert_eq!(start(path, NOW + HOUR), Some(NOW));
 }
