@@ -100,7 +100,7 @@ impl Reloader<'_> {
                 if is_same {
                     tracing::info!(cause, "nothing has changed");
                 } else {
-                    tracing::info!(cause, changed = changed.join(", "), "the new configuration runs");
+                    tracing::info!(cause, changed = listed(&changed), "the new configuration runs");
                 }
                 (changed, is_same, None)
             }
@@ -218,6 +218,11 @@ fn lines(changes: &Changes) -> Vec<String> {
     lines.collect()
 }
 
+/// Changes in a line of the log. `None`: other texts of options have the same effect, such as a default that is written out.
+fn listed(changed: &[String]) -> Option<String> {
+    (!changed.is_empty()).then(|| changed.join(", "))
+}
+
 /// Records the result of the start or of the last reload in the gateway's own metrics.
 pub(super) fn record(succeeded: bool, at: SystemTime) {
     metrics::gauge!("tidegate_config_reload_success").set(if succeeded { 1.0 } else { 0.0 });
@@ -240,6 +245,16 @@ mod tests {
     struct Line {
         #[command(flatten)]
         config: ConfigArgs,
+    }
+
+    #[test]
+    fn a_reload_without_an_effect_lists_no_changes() {
+        let logs = |yaml: &str| crate::component::testing::options::<Logs>(yaml).unwrap();
+        let levels = changed_levels(&logs("{}"), &logs("level: INFO"));
+        assert_eq!(levels, [""; 0]);
+        assert_eq!(listed(&[]), None);
+        let changed = ["added a", "rebuilt b"].map(str::to_owned);
+        assert_eq!(listed(&changed).as_deref(), Some("added a, rebuilt b"));
     }
 
     #[tokio::test]

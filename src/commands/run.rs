@@ -10,7 +10,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use super::Failure;
 use super::load::{self, ConfigArgs, Loaded};
 use super::reload::{self, Reloader};
-use super::watch::{self, RuleContents};
+use super::watch::{self, RuleContents, WatchedFiles};
 use crate::built::{COMMIT, DATE, VERSION};
 use crate::component::Shared;
 use crate::config::{ComponentId, Problem, Problems, Severity};
@@ -66,7 +66,7 @@ pub fn run(args: &RunArgs) -> Result<(), Failure> {
     loaded.override_level(args.level());
     let runtime = runtime()?;
     let shared = Arc::new(Shared::default());
-    let files = args.watch_config.then(|| args.config.files());
+    let files = args.watch_config.then(|| WatchedFiles::of(args.config.files()));
     let served = runtime.block_on(async {
         let spawn = |files| tokio::spawn(watch::watch(files, shared.clone()));
         let watching = files.clone().map(spawn);

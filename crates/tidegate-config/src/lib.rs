@@ -52,7 +52,7 @@ pub use problems::{At, Problem, Problems, Severity};
 pub use secret::Secret;
 pub use signal::Signal;
 pub use source::{FileId, REDACTED, Sources, Span};
-pub use substitute::{has_reference, read_file};
+pub use substitute::{MAX_FILE_BYTES, has_reference, read_file};
 pub use suggest::nearest;
 #[doc(hidden)]
 pub use table::{Fields, OptionNames, decode_choice, show_fields};

@@ -13,7 +13,7 @@ use super::source::Span;
 use super::yaml::{self, MAX_DEPTH};
 
 /// Most bytes of one configuration file or one `${file:...}`.
-pub(super) const MAX_FILE_BYTES: usize = 4 << 20;
+pub const MAX_FILE_BYTES: usize = 4 << 20;
 
 /// How deep substituted values may refer to further ones.
 const MAX_NESTING: usize = 16;

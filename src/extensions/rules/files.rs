@@ -12,14 +12,15 @@ use tidegate_promql::{HistoryLimits, Millis, show_duration};
 use tidegate_rules::{ReachError, RuleDefinition, RuleGroup, parse_rules, reach};
 
 use super::config::RulesConfig;
+use super::paths::{Found, find};
 use crate::component::{Settings, files};
 use crate::config::{ByteSize, Problems};
 
 /// The largest rule file, in bytes.
 const MAX_FILE_BYTES: usize = 16 << 20;
 
-/// The most files of all globs.
-const MAX_FILES: usize = 1000;
+/// The most bytes of all files together.
+const MAX_TOTAL_BYTES: usize = 64 << 20;
 
 /// With an offset of up to this, queries read the present and need no history. In milliseconds.
 const PRESENT_MS: Millis = 2000;
@@ -29,8 +30,8 @@ const PRESENT_MS: Millis = 2000;
 /// series may set it as high without a cost.
 const SERIES: usize = 100;
 
-/// The keys of the contents of files, by their paths; `None` for a file that can't be read.
-pub type ContentKeys = BTreeMap<PathBuf, Option<Key>>;
+/// The keys of the contents of files, by their paths. A file that can't be read has a key of the reason.
+pub type ContentKeys = BTreeMap<PathBuf, Key>;
 
 /// The files whose contents belong to the options of a `rules` extension.
 #[derive(Clone)]
@@ -47,19 +48,24 @@ impl RuleFiles {
         &self.0.files
     }
 
-    /// Reads the files. It holds one at a time. If there are more than a gateway accepts, the last ones are missing.
+    /// Reads the files. It holds one at a time. If they are too large together, it reads no further, and a key says so.
     pub fn keys(&self) -> ContentKeys {
-        let globs = self.globs().iter().filter_map(|pattern| glob::glob(pattern).ok());
-        let mut keys = ContentKeys::new();
-        for path in globs.flatten() {
-            let path = path.unwrap_or_else(|error| error.path().to_owned());
-            keys.entry(path).or_insert_with_key(|path| {
-                let bytes = files::read(path, MAX_FILE_BYTES).ok()?;
-                Some(Key::of_value(&bytes))
-            });
-            if keys.len() > MAX_FILES {
+        let paths = match find(self.globs()) {
+            Ok(found) => found.paths,
+            Err(error) => {
+                let globs = PathBuf::from(self.globs().join(", "));
+                return ContentKeys::from([(globs, Key::of_value(&error.to_string()))]);
+            }
+        };
+        let (mut keys, mut bytes) = (ContentKeys::new(), 0);
+        for path in paths {
+            let contents = files::read(&path, MAX_FILE_BYTES).map_err(|error| error.kind());
+            bytes += contents.as_ref().map_or(0, Vec::len);
+            if bytes > MAX_TOTAL_BYTES {
+                keys.insert(path, Key::of_value(&RuleFilesError::TooLarge.to_string()));
                 break;
             }
+            keys.insert(path, Key::of_value(&contents));
         }
         keys
     }
@@ -80,6 +86,16 @@ pub(super) enum RuleFilesError {
     /// The globs match too many files.
     #[error("files: the globs match more than 1000 files: write narrower globs, or join files")]
     TooMany,
+    /// A glob leads through too many entries of directories.
+    #[error(
+        "files: {0:?} leads through more than 100000 entries of directories: write a narrower glob, or remove links to directories"
+    )]
+    TooManyEntries(String),
+    /// The files are too large together.
+    #[error(
+        "files: the files have more than 64 MiB together: write narrower globs, or divide the files among several `rules` extensions"
+    )]
+    TooLarge,
     /// The files have errors. The text has a line for each, with the file and its line.
     #[error("files:\n{0}")]
     Content(String),
@@ -236,27 +252,16 @@ fn shown(group: &RuleGroup, rule: &RuleDefinition) -> String {
 
 /// The texts of the files, and the globs that match none.
 fn read(globs: &[String]) -> Result<(RuleTexts, Vec<String>), RuleFilesError> {
-    let (mut texts, mut missing) = (RuleTexts::new(), Vec::new());
-    for pattern in globs {
-        let paths = glob::glob(pattern).map_err(|error| RuleFilesError::Glob(pattern.clone(), error))?;
-        let mut is_missing = true;
-        for path in paths {
-            let path =
-                path.map_err(|error| RuleFilesError::Read(error.path().display().to_string(), error.into()))?;
-            is_missing = false;
-            let name = path.display().to_string();
-            if texts.contains_key(&name) {
-                continue;
-            }
-            if texts.len() >= MAX_FILES {
-                return Err(RuleFilesError::TooMany);
-            }
-            let text = read_file(&path).map_err(|error| RuleFilesError::Read(name.clone(), error))?;
-            texts.insert(name, text);
+    let Found { paths, missing } = find(globs)?;
+    let (mut texts, mut bytes) = (RuleTexts::new(), 0);
+    for path in paths {
+        let name = path.display().to_string();
+        let text = read_file(&path).map_err(|error| RuleFilesError::Read(name.clone(), error))?;
+        bytes += text.len();
+        if bytes > MAX_TOTAL_BYTES {
+            return Err(RuleFilesError::TooLarge);
         }
-        if is_missing {
-            missing.push(pattern.clone());
-        }
+        texts.insert(name, text);
     }
     Ok((texts, missing))
 }
@@ -316,11 +321,60 @@ mod tests {
         assert_ne!(changed, first);
         std::fs::create_dir(path("b.yaml")).unwrap();
         let with_directory = files.keys();
-        assert_eq!(with_directory.get(&path("b.yaml")), Some(&None));
+        assert!(with_directory.contains_key(&path("b.yaml")));
         std::fs::remove_dir(path("b.yaml")).unwrap();
         assert_eq!(files.keys(), changed);
         std::fs::remove_file(path("a.yaml")).unwrap();
         assert_eq!(files.keys(), ContentKeys::new());
+    }
+
+    #[test]
+    fn each_reason_why_a_file_cannot_be_read_has_its_own_key() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("a.yaml");
+        let files = RuleFiles::of(&settings::<RulesConfig>(&format!("files: [{path:?}]")));
+        std::fs::create_dir(&path).unwrap();
+        let of_directory = files.keys();
+        std::fs::remove_dir(&path).unwrap();
+        let file = std::fs::File::create(&path).unwrap();
+        file.set_len(MAX_FILE_BYTES as u64 + 1).unwrap();
+        let too_large = files.keys();
+        file.set_len(0).unwrap();
+        let readable = files.keys();
+        assert_eq!(readable.len(), 1);
+        assert!(of_directory != too_large && too_large != readable && of_directory != readable);
+    }
+
+    #[test]
+    fn files_that_are_too_large_together_are_refused() {
+        let directory = tempfile::tempdir().unwrap();
+        let globs = vec![format!("{}/*", directory.path().display())];
+        let files = RuleFiles::of(&settings::<RulesConfig>(&format!("files: [{:?}]", globs[0])));
+        for name in ["a", "b", "c", "d"] {
+            let file = std::fs::File::create(directory.path().join(name)).unwrap();
+            file.set_len(MAX_FILE_BYTES as u64).unwrap();
+        }
+        let largest = files.keys();
+        assert_eq!(largest.len(), 4);
+        for name in ["e", "f"] {
+            std::fs::write(directory.path().join(name), "groups: []").unwrap();
+        }
+        let error = read(&globs).unwrap_err().to_string();
+        assert!(
+            error.starts_with("files: ") && error.contains("64 MiB"),
+            "{error}"
+        );
+        let keys = files.keys();
+        assert_eq!(
+            keys.len(),
+            5,
+            "nothing is read after the first one that is too much"
+        );
+        assert!(largest.iter().all(|(path, key)| keys.get(path) == Some(key)));
+        for name in ["e", "f"] {
+            std::fs::remove_file(directory.path().join(name)).unwrap();
+        }
+        assert!(read(&globs).is_ok());
     }
 
     #[test]

@@ -16,6 +16,7 @@ mod files;
 mod group;
 mod metrics;
 mod orphans;
+mod paths;
 mod payload;
 mod saved;
 
