@@ -10,7 +10,7 @@ use std::sync::atomic::Ordering::{Acquire, Release};
 use std::sync::{Arc, Weak};
 
 use parking_lot::Mutex;
-use tidegate_engine::{CompositeSet, Declaration, Table};
+use tidegate_engine::{Composite, CompositeSet, Declaration, Table, Threshold};
 
 use crate::component::Shared;
 use crate::watch::Watched;
@@ -79,4 +79,16 @@ pub(super) fn replaced(shared: &Shared, tables: &[Arc<Table>]) -> Vec<Arc<Compos
 pub(super) fn kept_of(before: &[Arc<CompositesState>], declaration: &Declaration) -> Option<Arc<Watched>> {
     let mut all = before.iter().flat_map(|state| &state.watched);
     all.find(|watched| watched.declaration() == declaration).cloned()
+}
+
+/// The watches of this composite with these thresholds, in the newest state that has them.
+pub(super) fn watched_of(
+    before: &[Arc<CompositesState>],
+    composite: &Arc<Composite>,
+    thresholds: &[Threshold],
+) -> Option<Arc<Watched>> {
+    let mut all = before.iter().flat_map(|state| &state.watched);
+    let is_same =
+        |one: &&Arc<Watched>| Arc::ptr_eq(one.composite(), composite) && one.thresholds() == thresholds;
+    all.find(is_same).cloned()
 }

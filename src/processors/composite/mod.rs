@@ -27,7 +27,7 @@ use tidegate_engine::{
 use tokio::task::JoinHandle;
 
 use self::config::CompositeProcessorConfig;
-use self::kept::{CompositesState, kept_of, replaced};
+use self::kept::{CompositesState, kept_of, replaced, watched_of};
 use self::webhook::Webhook;
 use self::windows::WindowLog;
 use super::emit::{Emitter, Ticker};
@@ -110,13 +110,11 @@ impl Composites {
             .collect();
         let table = Arc::new(Table::new(cx.base.path.clone(), Vec::new(), Limits::default()));
         let (mut watched, mut webhooks) = (Vec::new(), Vec::new());
-        for ((composite, kept), options) in list.iter().zip(&kept).zip(&config.composites) {
+        for (composite, options) in list.iter().zip(&config.composites) {
             table.attach(composite.clone());
             let thresholds = options.thresholds();
-            let one = match kept {
-                Some(watched) if watched.thresholds() == thresholds => watched.clone(),
-                _ => Arc::new(Watched::new(composite.clone(), thresholds)),
-            };
+            let one = watched_of(&before, composite, &thresholds)
+                .unwrap_or_else(|| Arc::new(Watched::new(composite.clone(), thresholds)));
             for threshold in &options.thresholds {
                 if let (Some(webhook), Some(named)) = (&threshold.webhook, threshold.threshold()) {
                     webhooks.push(Webhook::new(webhook, &cx.base, one.clone(), named.name)?);
@@ -322,14 +320,15 @@ impl Lifecycle for Composites {
 
     async fn stop(&self, deadline: Instant) {
         self.ticker.stop(deadline).await;
-        if let Some(windows) = &self.windows {
-            windows.close().await;
-        }
         let tasks = std::mem::take(&mut *self.tasks.lock());
         tasks.iter().for_each(JoinHandle::abort);
-        // They may go on in another instance, which has webhooks of its own.
+        // They may go on in another instance, which has webhooks of its own. If a slow disk holds up this stop, only those send.
         for watched in self.state.watched() {
             watched.hold_crossings(true);
+        }
+        self.webhooks.iter().for_each(Webhook::begin_stop);
+        if let Some(windows) = &self.windows {
+            windows.close().await;
         }
         for webhook in &self.webhooks {
             webhook.stop(deadline).await;

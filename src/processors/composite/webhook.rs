@@ -219,9 +219,14 @@ impl Webhook {
         Ok(())
     }
 
-    /// Sends the crossings of before. The composite must hold further ones: it may outlive the webhook.
-    pub(super) async fn stop(&self, deadline: Instant) {
+    /// Queues the crossings of before, and no further ones. The composite must hold those: it may outlive the webhook.
+    pub(super) fn begin_stop(&self) {
         self.stopping.cancel();
+    }
+
+    /// Sends the crossings of before.
+    pub(super) async fn stop(&self, deadline: Instant) {
+        self.begin_stop();
         let task = self.task.lock().take();
         if let Some(mut task) = task
             && tokio::time::timeout_at(deadline.into(), &mut task).await.is_err()

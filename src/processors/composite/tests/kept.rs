@@ -138,6 +138,19 @@ async fn a_new_threshold_leaves_the_window_and_begins_new_watches() {
     new.stop(soon()).await;
 }
 
+#[tokio::test]
+async fn the_return_from_a_failed_threshold_finds_the_first_watches() {
+    let old = first(HITS);
+    old.start().await.unwrap();
+    let more = HITS.replace("1h", "1h, thresholds: [{above: 100}]");
+    let failed = successor(&[&old], &more);
+    old.stop(soon()).await;
+    failed.start().await.unwrap();
+    failed.stop(soon()).await;
+    let again = successor(&[&failed, &old], HITS);
+    assert!(Arc::ptr_eq(&again.composites()[0], &old.composites()[0]));
+}
+
 /// Nobody hands on the crossings between the stop of an instance and the start of the next one.
 #[tokio::test]
 async fn a_crossing_between_two_instances_waits_for_the_second() {
