@@ -7,7 +7,7 @@
 
 use std::sync::Arc;
 
-use crate::{AttributeRef, AttributeValue, Attributes, AttributesBuilder, Resource};
+use crate::{AttributeRef, AttributeValue, Attributes, AttributesBuilder, Resource, Scope, Series};
 
 const JOB: &str = "job";
 const INSTANCE: &str = "instance";
@@ -23,6 +23,13 @@ pub(crate) fn overflow_attributes() -> Attributes {
     [("otel.metric.overflow", AttributeValue::Bool(true))]
         .into_iter()
         .collect()
+}
+
+/// Whether it is the series that has what a metric counts without room. A sender's own one has a resource or a scope.
+pub(crate) fn is_overflow(series: &Series) -> bool {
+    series.attributes == overflow_attributes()
+        && *series.resource == Resource::default()
+        && *series.scope == Scope::default()
 }
 
 /// The value of a Prometheus label that stands for attributes of the resource, in the sets of attributes where these

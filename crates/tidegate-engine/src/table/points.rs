@@ -13,6 +13,7 @@ use super::Table;
 use super::cell::{self, CellRef};
 use super::source_registry::SourceNumber;
 use super::targets::{CellTarget, Targets};
+use crate::grouping::is_overflow;
 use crate::key::Key;
 use crate::rule::{Op, Output};
 use crate::saved::StreamId;
@@ -408,13 +409,15 @@ impl Table {
         }
     }
 
-    /// The stream has said that it is over: a series that shows it alone goes with it.
+    /// The stream has said that it is over: a series that shows it alone goes with it. An overflow series stays: it has the
+    /// counts of other streams.
     fn end(&self, stream: &mut InputStream, cells: &mut cell::CellCursor<'_>) {
         let own: SmallVec<[CellRef; 1]> = stream
             .targets
             .iter()
             .filter(|target| self.rules.iter().all(|rule| rule.verbatim) && target.op != Op::Member)
             .map(|target| target.cell)
+            .filter(|cell| cells.get(*cell).is_none_or(|cell| !is_overflow(&cell.series)))
             .collect();
         self.leave(stream, cells);
         // The register comes before chunks.

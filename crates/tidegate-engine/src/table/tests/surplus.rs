@@ -67,6 +67,20 @@ fn sums(table: &Table) -> BTreeMap<String, (usize, i64)> {
 const OVERFLOW: &str = "{otel.metric.overflow=Bool(true)}";
 
 #[test]
+fn the_end_of_a_stream_in_overflow_leaves_the_counts_of_others() {
+    let table = limited(5000, 1);
+    for user in 0..3 {
+        say(&table, ("c", COUNTER), user, NOW + 1, 10);
+    }
+    assert_eq!(sums(&table)["c"], (1, 30));
+    let ended = series("c", COUNTER, &[("pod", "a")], &[("user", "2")]);
+    table.observe(&point(&ended, NOW, NOW + 2, Value::NoRecordedValue), NOW + 2);
+    assert_eq!(sums(&table)["c"], (1, 30));
+    say(&table, ("c", COUNTER), 1, NOW + 3, 15);
+    assert_eq!(sums(&table)["c"], (1, 35));
+}
+
+#[test]
 fn series_beyond_a_lower_limit_go_to_overflow_and_room_is_left_for_others() {
     let old = limited(5000, usize::MAX);
     for user in 0..2500 {

@@ -17,12 +17,18 @@ const MANY: usize = 1 << 18;
 /// the report of the failure may come in two requests.
 const APART_MS: u64 = 10_000;
 
+/// The time without a look at them after which all levels are forgotten, in milliseconds: nobody asks for them then. A
+/// sampler looks each second.
+const UNATTENDED_MS: u64 = 60_000;
+
 /// The levels that have ended lately, and those whose targets fail.
 #[derive(Default)]
 pub(super) struct EndedLevels {
     /// By the metric's full name.
     by_name: HashMap<Arc<str>, HashMap<Labels, EndedLevel, RandomState>>,
     len: usize,
+    /// The time of the last look at them. `None`: none has ended yet.
+    attended: Option<Millis>,
 }
 
 struct EndedLevel {
@@ -32,11 +38,19 @@ struct EndedLevel {
 }
 
 impl EndedLevels {
-    pub(super) fn is_empty(&self) -> bool {
+    /// Whether there is none. This is a look at them.
+    pub(super) fn attend(&mut self, now: Millis) -> bool {
+        self.attended = Some(now);
         self.len == 0
     }
 
     pub(super) fn add(&mut self, labels: Labels, source: Key, since: Millis) {
+        let attended = *self.attended.get_or_insert(since);
+        if since.abs_diff(attended) > UNATTENDED_MS {
+            // A gateway without a sampler would keep them for good.
+            (self.by_name, self.len) = (HashMap::new(), 0);
+            return;
+        }
         if self.len >= MANY {
             return;
         }
@@ -65,5 +79,31 @@ impl EndedLevels {
             !of_name.is_empty()
         });
         self.len = self.by_name.values().map(HashMap::len).sum();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn labels(instance: u32) -> Labels {
+        let pairs = [(NAME, "depth".to_owned()), ("instance", instance.to_string())];
+        pairs
+            .map(|(name, value)| (name.to_owned(), value))
+            .into_iter()
+            .collect()
+    }
+
+    #[test]
+    fn levels_that_nobody_looks_at_are_forgotten() {
+        let (mut ended, source) = (EndedLevels::default(), Key::of_value(&1));
+        ended.add(labels(1), source, 1_000);
+        ended.add(labels(2), source, 1_000 + 60_000);
+        assert_eq!(ended.len, 2);
+        ended.add(labels(3), source, 1_000 + 60_001);
+        assert_eq!((ended.len, ended.by_name.len()), (0, 0));
+        assert!(ended.attend(70_000));
+        ended.add(labels(4), source, 71_000);
+        assert!(!ended.attend(72_000));
     }
 }

@@ -73,12 +73,13 @@ impl View {
 
     /// Forgets the ended levels of targets whose scrapes succeed, where no past is kept.
     pub(super) fn attend_ended(&self, now: UnixNanos) {
-        if self.state().shared.ended.is_empty() {
+        let time = millis(clock::wall(now));
+        if self.state().shared.ended.attend(time) {
             return;
         }
         self.refresh(now, &self.selections_of_ups());
         let ups = self.names_of_ups();
-        self.state().forget_ended(&ups, millis(clock::wall(now)));
+        self.state().forget_ended(&ups, time);
     }
 
     /// The names of the gauge that a scrape says its success by.
@@ -163,7 +164,7 @@ impl ViewState {
     /// Forgets the ended levels of targets whose scrapes succeed, and of those that have left discovery. `ups`: how their
     /// gauge is called.
     pub(super) fn forget_ended(&mut self, ups: &[String], now: Millis) {
-        if self.shared.ended.is_empty() {
+        if self.shared.ended.attend(now) {
             return;
         }
         let failed = self.failed(ups);
