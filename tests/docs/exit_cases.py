@@ -342,6 +342,19 @@ def has_no_cluster(machine: Machine) -> None:
     machine.ends("tidegate cluster status", 1, "has no `cluster` extension")
 
 
+@case(
+    "1",
+    "`composites get`",
+    "no group has the labels of `--label`. With `--json`, the answer is an empty list, and the code is 0",
+)
+def has_no_such_group(machine: Machine) -> None:
+    machine.gateway()
+    machine.send()
+    machine.ends("tidegate composites watch depth --events 1", 0, "depth")
+    machine.ends("tidegate composites get depth --label model=llama", 1, "no group has model=llama")
+    machine.ends("tidegate composites get depth --label model=llama --json", 0, "[]")
+
+
 @case("1", "`composites watch`", "the gateway ends the stream, before the number of `--events`")
 def is_watched_to_the_end(machine: Machine) -> None:
     machine.gateway()
