@@ -56,7 +56,7 @@ fn paths_of(glob: &str, max_entries: usize) -> Result<Vec<PathBuf>, RuleFilesErr
     let parts = glob.split('/').filter(|part| !part.is_empty() && *part != ".");
     let parts = parts.collect::<Vec<_>>();
     let root = if glob.starts_with('/') { "/" } else { "" };
-    let mut walk = Walk {
+    let mut walk = GlobSearch {
         glob,
         left: max_entries,
         paths: Vec::new(),
@@ -82,14 +82,14 @@ fn readable(directory: &Path) -> &Path {
 }
 
 /// A search for the paths of a glob.
-struct Walk<'a> {
+struct GlobSearch<'a> {
     glob: &'a str,
     /// The entries that it may still read.
     left: usize,
     paths: Vec<PathBuf>,
 }
 
-impl Walk<'_> {
+impl GlobSearch<'_> {
     /// Adds the paths below `base` that the parts of the glob match.
     fn add(&mut self, base: PathBuf, parts: &[&str]) -> Result<(), RuleFilesError> {
         let Some((&part, rest)) = parts.split_first() else {

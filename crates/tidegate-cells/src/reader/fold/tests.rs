@@ -139,7 +139,7 @@ fn set_word(path: &Path, at: usize, word: u64) {
 }
 
 /// A process whose file says that it was made at that time.
-fn made_at(path: &Path, created_ns: u64) -> Store {
+fn file_of(path: &Path, created_ns: u64) -> Store {
     let store = Store::create(path, Options::default()).unwrap();
     let file = format!("{}{SUFFIX}", store.identity().unwrap());
     set_word(&path.join(file), header::CREATED_NS, created_ns);
@@ -172,7 +172,7 @@ fn the_start_is_the_time_of_the_oldest_file_if_it_is_possible() {
         (&[u64::MAX, 0, NOW - 5, 1], NOW - 5),
     ] {
         let directory = tempfile::tempdir().unwrap();
-        let made = times.iter().map(|time| made_at(directory.path(), *time));
+        let made = times.iter().map(|time| file_of(directory.path(), *time));
         let _made: Vec<_> = made.collect();
         assert_eq!(start(directory.path(), NOW), Some(expected), "{times:?}");
     }
@@ -182,7 +182,7 @@ fn the_start_is_the_time_of_the_oldest_file_if_it_is_possible() {
 fn a_start_that_others_would_not_find_is_saved_and_stays() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path();
-    let first = made_at(path, NOW + HOUR);
+    let first = file_of(path, NOW + HOUR);
     add(&first, 1);
     let mut reader = follower(path);
     assert!(!reader.is_start_due(), "none is shown");
@@ -193,7 +193,7 @@ fn a_start_that_others_would_not_find_is_saved_and_stays() {
     reader.fold(Duration::ZERO).unwrap();
     reader.look();
     assert!(!reader.is_start_due(), "it is saved");
-    add(&made_at(path, NOW - 5), 10);
+    add(&file_of(path, NOW - 5), 10);
     assert_eq!(start(path, NOW + 2 * HOUR), Some(NOW));
     // By a reader that has shown none, and by one that has shown another.
     for shown in [None, Some(NOW - 5)] {
@@ -202,7 +202,7 @@ fn a_start_that_others_would_not_find_is_saved_and_stays() {
         assert!(!other.is_start_due());
         other.fold(Duration::ZERO).unwrap();
         assert_eq!(start(path, NOW + 2 * HOUR), Some(NOW));
-        add(&made_at(path, NOW - 9), 100);
+        add(&file_of(path, NOW - 9), 100);
     }
     assert_eq!(total(path), Some(211));
 }
@@ -210,17 +210,17 @@ fn a_start_that_others_would_not_find_is_saved_and_stays() {
 #[test]
 fn a_start_that_others_find_as_well_takes_no_fold_of_its_own() {
     let directory = tempfile::tempdir().unwrap();
-    let _alive = made_at(directory.path(), NOW);
+    let _alive = file_of(directory.path(), NOW);
     let mut reader = follower(directory.path());
     reader.keep_start(NOW);
     assert!(!reader.is_start_due());
     reader.fold(Duration::ZERO).unwrap();
     assert!(!directory.path().join(RETAINED).exists());
-    drop(made_at(directory.path(), NOW + 5));
+    drop(file_of(directory.path(), NOW + 5));
     reader.look();
     reader.fold(Duration::ZERO).unwrap();
     // Also if an older file comes while nobody reads.
-    let _older = made_at(directory.path(), NOW - 5);
+    let _older = file_of(directory.path(), NOW - 5);
     assert_eq!(start(directory.path(), NOW + HOUR), Some(NOW));
 }
 
@@ -243,7 +243,7 @@ fn a_retained_file_with_only_a_start_leaves_the_resource_as_it_is() {
 fn a_saved_start_of_the_future_is_replaced_and_older_files_have_none() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path();
-    drop(made_at(path, NOW - 5));
+    drop(file_of(path, NOW - 5));
     follower(path).fold(Duration::ZERO).unwrap();
     // As in files of older builds, which save none.
     assert_eq!(start(path, NOW), Some(NOW - 5));

@@ -30,7 +30,7 @@ fn replacing(olds: &[Arc<Table>], series: usize, series_per_metric: usize) -> (A
     (new, restored)
 }
 
-fn say(table: &Table, (name, data): (&str, Data), user: usize, time: u64, total: i64) -> Outcome {
+fn report(table: &Table, (name, data): (&str, Data), user: usize, time: u64, total: i64) -> Outcome {
     let series = series(name, data, &[("pod", "a")], &[("user", &user.to_string())]);
     let start = if data == DELTA { time - 1 } else { NOW };
     let value = match data {
@@ -70,13 +70,13 @@ const OVERFLOW: &str = "{otel.metric.overflow=Bool(true)}";
 fn the_end_of_a_stream_in_overflow_leaves_the_counts_of_others() {
     let table = limited(5000, 1);
     for user in 0..3 {
-        say(&table, ("c", COUNTER), user, NOW + 1, 10);
+        report(&table, ("c", COUNTER), user, NOW + 1, 10);
     }
     assert_eq!(sums(&table)["c"], (1, 30));
     let ended = series("c", COUNTER, &[("pod", "a")], &[("user", "2")]);
     table.observe(&point(&ended, NOW, NOW + 2, Value::NoRecordedValue), NOW + 2);
     assert_eq!(sums(&table)["c"], (1, 30));
-    say(&table, ("c", COUNTER), 1, NOW + 3, 15);
+    report(&table, ("c", COUNTER), 1, NOW + 3, 15);
     assert_eq!(sums(&table)["c"], (1, 35));
 }
 
@@ -84,7 +84,7 @@ fn the_end_of_a_stream_in_overflow_leaves_the_counts_of_others() {
 fn series_beyond_a_lower_limit_go_to_overflow_and_room_is_left_for_others() {
     let old = limited(5000, usize::MAX);
     for user in 0..2500 {
-        say(&old, ("m2", COUNTER), user, NOW + 1, 10);
+        report(&old, ("m2", COUNTER), user, NOW + 1, 10);
     }
     let (new, restored) = replacing(std::slice::from_ref(&old), 1, usize::MAX);
     let Restored {
@@ -96,10 +96,13 @@ fn series_beyond_a_lower_limit_go_to_overflow_and_room_is_left_for_others() {
     assert_eq!((series, overflowed, outdated), (1, 2499, 0));
     assert_eq!(sums(&new)["m2"], (1, 25_000));
     for user in 0..2500 {
-        assert_eq!(say(&new, ("m2", COUNTER), user, NOW + 2, 11), Outcome::Absorbed);
+        assert_eq!(
+            report(&new, ("m2", COUNTER), user, NOW + 2, 11),
+            Outcome::Absorbed
+        );
     }
     assert_eq!(sums(&new)["m2"], (1, 27_500));
-    assert_eq!(say(&new, ("d", DELTA), 0, NOW + 2, 7), Outcome::Absorbed);
+    assert_eq!(report(&new, ("d", DELTA), 0, NOW + 2, 7), Outcome::Absorbed);
     assert_eq!(int(&new, &format!("d{OVERFLOW}")), 7);
     assert_eq!(new.stats().overflowed_streams[Overflow::Series as usize], 2500);
 }
@@ -109,17 +112,17 @@ fn a_counter_in_overflow_stays_there_after_the_limit_rises() {
     let old = limited(100, 2);
     for value in [10, 12] {
         for user in 0..3 {
-            say(&old, ("c", COUNTER), user, NOW + value as u64, value);
+            report(&old, ("c", COUNTER), user, NOW + value as u64, value);
         }
     }
     let (new, _) = replacing(std::slice::from_ref(&old), 100, 10);
     for user in 0..3 {
-        say(&new, ("c", COUNTER), user, NOW + 13, 13);
+        report(&new, ("c", COUNTER), user, NOW + 13, 13);
     }
     assert_eq!(int(&new, &format!("c{OVERFLOW}")), 13);
     assert_eq!(sums(&new)["c"], (2, 39));
     // A new one has room.
-    say(&new, ("c", COUNTER), 3, NOW + 14, 5);
+    report(&new, ("c", COUNTER), 3, NOW + 14, 5);
     assert_eq!(int(&new, "c{user=3}"), 5);
 }
 
@@ -127,14 +130,14 @@ fn a_counter_in_overflow_stays_there_after_the_limit_rises() {
 fn a_return_to_a_higher_limit_counts_nothing_twice() {
     let first = limited(100, 100);
     for user in 0..3 {
-        say(&first, ("c", COUNTER), user, NOW + 1, 10);
+        report(&first, ("c", COUNTER), user, NOW + 1, 10);
     }
     let (second, _) = replacing(std::slice::from_ref(&first), 100, 2);
     assert_eq!(sums(&second)["c"], (2, 30));
     let (third, _) = replacing(&[second, first], 100, 100);
     assert_eq!(sums(&third)["c"], (2, 30));
     for user in 0..3 {
-        say(&third, ("c", COUNTER), user, NOW + 2, 11);
+        report(&third, ("c", COUNTER), user, NOW + 2, 11);
     }
     assert_eq!(sums(&third)["c"], (2, 33));
 }
@@ -178,7 +181,7 @@ proptest! {
                     let total = &mut totals[kind][user];
                     *total = if data == UP_DOWN { more - 20 } else { *total + more };
                     let sent = if data == DELTA { more } else { *total };
-                    let outcome = say(&tables[0], KINDS[kind], user, now, sent);
+                    let outcome = report(&tables[0], KINDS[kind], user, now, sent);
                     prop_assert_eq!(outcome, Outcome::Absorbed);
                 }
             }
