@@ -102,6 +102,7 @@ pub(super) fn finish(output: &Path, head: &ReportHead, runs: &[RunResult]) -> Re
     let count: u64 = runs.iter().map(|run| run.violations.0).sum();
     let outcome = match count {
         0 => "all totals are exact".to_owned(),
+        1 => "1 violation".to_owned(),
         count => format!("{count} violations"),
     };
     let mut text = format!("{}\n\n{}\n{outcome}\n", head.text(), table(runs)?);
@@ -113,7 +114,9 @@ pub(super) fn finish(output: &Path, head: &ReportHead, runs: &[RunResult]) -> Re
     let numbers = serde_json::to_string_pretty(&numbers(head, runs))?;
     std::fs::write(output.join(NUMBERS), numbers)?;
     if let Some(command) = &head.publish {
-        publish(command, head, runs, &outcome)?;
+        let first = runs.iter().find_map(|run| run.violations.1.first());
+        let told = first.map_or_else(|| outcome.clone(), |first| format!("{outcome}: {first}"));
+        publish(command, head, runs, &told)?;
     }
     if count == 0 {
         Ok(())
@@ -291,7 +294,7 @@ mod tests {
         for part in [
             "seed 3, debug build",
             "| | 10 agents | 20 agents |\n| --- | --- | --- |\n| kills | 3 | 4 |\n| cuts |  | 1 |",
-            "1 violations\n- a fell",
+            "1 violation\n- a fell",
         ] {
             assert!(text.contains(part), "{part} is missing in {text}");
         }
