@@ -17,7 +17,7 @@ use rustix::process::Signal;
 use serde_json::Value as Json;
 use tempfile::TempDir;
 
-use super::kit::gateway::tidegate;
+use super::kit::command::asking;
 use super::kit::{Gateway, OtlpSink, QueryApi, SOON, free_port, http, wait_until};
 
 /// The total that replicas show.
@@ -88,8 +88,7 @@ service:
     send_total(&socket);
     wait_until(SOON, "the page shows the total", || shows_total(page));
     let status = |more: &[&str]| {
-        let mut command = tidegate();
-        command.args(["cluster", "status", "--endpoint", &format!("127.0.0.1:{admin}")]);
+        let mut command = asking(admin, &["cluster", "status"]);
         let output = command.args(more).output().expect("a command");
         let text = String::from_utf8_lossy(&output.stdout).into_owned();
         assert!(output.status.success(), "{text}");
@@ -123,13 +122,7 @@ service:
     ] {
         assert!(text.contains(part), "{part} not in {text}");
     }
-    let explained = tidegate()
-        .args([
-            "explain",
-            "hits_total",
-            "--endpoint",
-            &format!("127.0.0.1:{admin}"),
-        ])
+    let explained = asking(admin, &["explain", "hits_total"])
         .output()
         .expect("a command");
     let explained = String::from_utf8_lossy(&explained.stdout).into_owned();

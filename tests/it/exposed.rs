@@ -10,9 +10,8 @@ use prost::Message;
 use serde_json::Value as Json;
 use tidegate_exposition::{Event, Format, Labels, Options, Parser};
 
-use super::kit::command::result;
+use super::kit::command::{asking, result};
 use super::kit::fixture::every_kind;
-use super::kit::gateway::tidegate;
 use super::kit::{Gateway, QueryApi, SOON, Target, free_port, http, wait_for, wait_until};
 
 /// Labels of a series, with the metric's name as `__name__`.
@@ -259,8 +258,7 @@ const PAGE: &str = "# TYPE requests_total counter\nrequests_total{code=\"200\"} 
 
 /// Exit code, standard output and standard error of a command that asks the gateway.
 fn command(admin: QueryApi, arguments: &[&str]) -> (Option<i32>, String, String) {
-    let endpoint = format!("127.0.0.1:{}", admin.port());
-    result(tidegate().args(arguments).args(["--endpoint", &endpoint]))
+    result(&mut asking(admin.port(), arguments))
 }
 
 /// Standard output of a command that succeeds without a word on standard error.

@@ -2,8 +2,7 @@
 
 //! The query API of the gateway: what its clients ask, against what a real Prometheus says that scrapes the gateway.
 
-use super::kit::command::result;
-use super::kit::gateway::tidegate;
+use super::kit::command::{asking, result};
 use super::kit::{Gateway, Prometheus, QueryApi, SOON, free_port, http, last_answer, testenv};
 use serde_json::Value as Json;
 use std::collections::BTreeSet;
@@ -267,12 +266,7 @@ fn promtool_and_a_dashboard_can_use_it_as_a_data_source() {
 
 /// Exit code, standard output and standard error of `tidegate query`.
 fn command(scene: &Scene, arguments: &[&str]) -> (Option<i32>, String, String) {
-    let endpoint = format!("127.0.0.1:{}", scene.admin);
-    result(
-        tidegate()
-            .args(["query", "--endpoint", &endpoint])
-            .args(arguments),
-    )
+    result(asking(scene.admin, &["query"]).args(arguments))
 }
 
 #[test]
@@ -363,7 +357,7 @@ service:
             if port == health && arguments[0] == "tap" {
                 continue;
             }
-            let (code, out, said) = result(tidegate().args(arguments).args(["--endpoint", &endpoint]));
+            let (code, out, said) = result(&mut asking(port, arguments));
             assert_eq!((code, &*out), (Some(1), ""), "{arguments:?} at {port}: {said}");
             let expected = format!(
                 "{endpoint} is not an admin endpoint: set `--endpoint` to that of the admin extension\n"

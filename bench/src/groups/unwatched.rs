@@ -96,7 +96,7 @@ const FIGURES: [Figure<UnwatchedMeasurement>; 2] = [
     MEMORY,
 ];
 
-/// A tap decodes and writes up to `max_tap_items_per_second` items (1,000), which takes processor time. So there is no budget.
+/// The processor time has no budget, because a tap decodes and writes up to `max_tap_items_per_second` items (1,000).
 const TAP_FIGURES: [Figure<UnwatchedMeasurement>; 3] = [
     Figure {
         what: "processor time of a point",

@@ -91,7 +91,7 @@ pub(super) fn is_suspicious_key(key: &str) -> bool {
     SUSPICIOUS_WORDS.iter().any(|word| key.contains(word))
 }
 
-/// Whether a value stands below a key of an option that promises secrets. The name of a header in a list is no secret.
+/// Whether a value stands below a key of an option that promises secrets. The name of a header in a list is not a secret.
 pub(super) fn is_secret_path(path: &Path) -> bool {
     path.has_option(is_secret_key) && !path.is_name_in_list(is_secret_map)
 }

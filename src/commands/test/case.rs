@@ -11,10 +11,11 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::mpsc;
 use std::time::{Duration, UNIX_EPOCH};
 
+use super::arrival::{Arrival, arrivals};
 use super::check::{Exported, check};
 use super::file::{Expectation, Located, TestCase, TestFile, TestInput};
 use super::gateway::{TestClock, TestGateway, complete, drain, load_config, nanos, storage_overrides};
-use super::input::{Arrival, TestData, TestSenders, arrivals};
+use super::input::{TestData, TestSenders};
 use crate::config::Problems;
 
 /// The longest test, in virtual time.

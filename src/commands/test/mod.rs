@@ -3,17 +3,21 @@
 //! `test`: tests of a configuration, on virtual time.
 //!
 //! `file` has the format of a file of tests. `case` runs one test: `gateway` builds the graph with the stand-ins of
-//! `stand_ins` and moves the clock, `input` has the data that arrives, `check` compares the results. `rule_files` runs
-//! unit tests of rules. `junit` writes the results for CI systems.
+//! `stand_ins` and moves the clock, `check` compares the results. `arrival` says when inputs come, and which scrapes fail.
+//! `input` has the senders and their data: `target` the targets of scrapes, `otlp` the requests. `rule_files` runs unit tests
+//! of rules. `junit` writes the results for CI systems.
 
+mod arrival;
 mod case;
 mod check;
 mod file;
 mod gateway;
 mod input;
 mod junit;
+mod otlp;
 mod rule_files;
 mod stand_ins;
+mod target;
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -129,5 +133,20 @@ fn report(name: &str, took: Duration, result: Result<(), String>) -> CaseReport 
         name: name.to_owned(),
         took,
         failure,
+    }
+}
+
+#[cfg(test)]
+mod testing {
+    use crate::config::{Decode, Problems, parse_text};
+
+    /// A part of a file of tests.
+    pub(super) fn decoded<T: Decode>(yaml: &str) -> T {
+        let mut problems = Problems::default();
+        let node = parse_text("a.yaml", yaml, &mut problems).expect("YAML");
+        let decoded = T::decode(&node, &mut problems);
+        decoded
+            .filter(|_| !problems.has_errors())
+            .unwrap_or_else(|| panic!("{problems}"))
     }
 }

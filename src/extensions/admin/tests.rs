@@ -31,12 +31,9 @@ const COUNTER: Data = Data::Sum {
 /// Puts the result of a scrape in a table; without a value, the scrape has failed.
 pub(super) fn scrape(table: &Table, instance: &str, waiting: Option<i64>) {
     let now = unix_now();
-    let level = waiting.map_or(PointValue::NoRecordedValue, PointValue::Int);
-    let up = PointValue::Int(i64::from(waiting.is_some()));
-    for (name, value) in [("waiting", level), ("up", up)] {
-        let resource = [("service.name", "vllm"), ("service.instance.id", instance)];
-        let of = (resource.into_iter().collect(), Attributes::default());
-        table.observe(&testing::point(name, Data::Gauge, of, (now, now), value), now);
+    let target = [("service.name", "vllm"), ("service.instance.id", instance)];
+    for point in testing::scrape(&target, "waiting", waiting, now) {
+        table.observe(&point, now);
     }
 }
 

@@ -35,6 +35,15 @@ pub(crate) fn result(command: &mut Command) -> (Option<i32>, String, String) {
     (code, output, errors)
 }
 
+/// A command that asks the gateway whose admin endpoint has this port.
+pub(crate) fn asking(port: u16, arguments: &[&str]) -> Command {
+    let mut command = tidegate();
+    command
+        .args(arguments)
+        .args(["--endpoint", &format!("127.0.0.1:{port}")]);
+    command
+}
+
 /// `tidegate validate` of a file, in a directory.
 pub(crate) fn validate(directory: &Path, file: &Path) -> Command {
     let mut command = tidegate();

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use std::os::unix::net::UnixDatagram;
 
 use super::ApiServer;
-use crate::kit::gateway::tidegate;
+use crate::kit::command::asking;
 use crate::kit::{Gateway, QueryApi, SOON, free_port, wait_until};
 
 fn pod(node: &str) -> Value {
@@ -28,8 +28,7 @@ fn producers(gateway: &Gateway) -> [f64; 2] {
 
 /// What `tidegate cluster status` prints.
 fn status(admin: u16) -> String {
-    let mut command = tidegate();
-    command.args(["cluster", "status", "--endpoint", &format!("127.0.0.1:{admin}")]);
+    let mut command = asking(admin, &["cluster", "status"]);
     let output = command.output().expect("a command");
     assert!(output.status.success());
     String::from_utf8_lossy(&output.stdout).into_owned()

@@ -268,7 +268,7 @@ impl Computed {
     }
 
     /// Computes it until readers have it computed again.
-    pub fn becomes_due(&self) {
+    fn becomes_due(&self) {
         let begun = std::time::Instant::now();
         let composite = self.watched.composite();
         while !composite.is_due(unix_now()) {
@@ -278,10 +278,15 @@ impl Computed {
         }
     }
 
-    /// Starts a computation for a reader that leaves. It lasts until the latch is open.
-    pub async fn is_stuck(&self) {
+    /// Closes the latch before the computation for the next reader.
+    pub fn holds_next(&self) {
         self.becomes_due();
         self.latch.close();
+    }
+
+    /// Starts a computation for a reader that leaves. It lasts until the latch is open.
+    pub async fn is_stuck(&self) {
+        self.holds_next();
         let watched = self.watched.clone();
         let reader = tokio::spawn(async move { watched.refresh().await });
         until(|| self.latch.entered() == 1).await;

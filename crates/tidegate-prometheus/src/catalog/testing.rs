@@ -37,3 +37,14 @@ pub fn point(
         exemplars: Vec::new(),
     }
 }
+
+/// The points of a scrape of a target: a gauge and `up`. Without a value, the scrape has failed.
+pub fn scrape(target: &[(&str, &str)], gauge: &str, value: Option<i64>, now: UnixNanos) -> [Point; 2] {
+    let of = |name: &str, value: Value| {
+        let attributes = (target.iter().copied().collect(), Attributes::default());
+        point(name, Data::Gauge, attributes, (0, now), value)
+    };
+    let level = value.map_or(Value::NoRecordedValue, Value::Int);
+    let up = Value::Int(i64::from(value.is_some()));
+    [of(gauge, level), of("up", up)]
+}

@@ -232,22 +232,13 @@ fn of_drops(expected: &ExpectedDrop, gateway: &TestGateway) -> Result<(), String
 
 #[cfg(test)]
 mod tests {
+    use super::super::testing::decoded;
     use super::*;
-    use crate::config::{Decode, Problems, parse_text};
-
-    fn expectation(yaml: &str) -> Expectation {
-        let mut problems = Problems::default();
-        let node = parse_text("a.yaml", yaml, &mut problems).expect("YAML");
-        let decoded = Expectation::decode(&node, &mut problems);
-        decoded
-            .filter(|_| !problems.has_errors())
-            .unwrap_or_else(|| panic!("{problems}"))
-    }
 
     #[test]
     fn a_page_is_compared_by_lines_beginnings_and_as_a_whole() {
         let page = "# TYPE a gauge\na{b=\"1\"} 1\na{b=\"2\"} 2\n";
-        let checked = |options: &str| of_page(&expectation(&format!("{{at: 0, page: p, {options}}}")), page);
+        let checked = |options: &str| of_page(&decoded(&format!("{{at: 0, page: p, {options}}}")), page);
         assert_eq!(checked("lines: ['a{b=\"1\"} 1', '# TYPE a gauge']"), Ok(()));
         assert_eq!(checked("absent: ['a{b=\"3\"}']"), Ok(()));
         assert_eq!(

@@ -23,7 +23,7 @@ use tonic_prost::ProstCodec;
 
 use super::messages;
 use crate::component::testing::{context, is_pending, settings};
-use crate::component::{Confirm, Lifecycle};
+use crate::component::{Confirm, Lifecycle, Shared};
 use crate::extensions::admin::{Admin, AdminConfig};
 use crate::net::Endpoint;
 use crate::net::pages::testing::fetch;
@@ -90,6 +90,16 @@ impl Gateway {
         }
     }
 
+    /// With a composite `derived` too. Its computation for the next reader waits until the latch is open.
+    async fn with_computed() -> (Self, Computed) {
+        let gateway = Self::start().await;
+        let computed = Computed::new("derived");
+        let shared = &gateway.admin.base.shared;
+        shared.composites.add(computed.watched.clone());
+        computed.holds_next();
+        (gateway, computed)
+    }
+
     async fn call<I, O>(&mut self, path: &'static str, request: I) -> Result<O, Status>
     where
         I: Message + Default + 'static,
@@ -116,6 +126,13 @@ impl Gateway {
             .await;
         answer.map(tonic::Response::into_inner)
     }
+}
+
+/// Makes the replica unready while a reader waits for the expression.
+async fn becomes_unready(shared: &Shared, computed: &Computed) {
+    until(|| computed.latch.entered() == 1).await;
+    shared.health.hold("receivers::partials", Some("stale"));
+    computed.latch.open();
 }
 
 async fn next<M>(stream: &mut Streaming<M>) -> M {
@@ -239,21 +256,11 @@ async fn the_wait_for_the_store_ends_at_the_deadline_of_the_client() {
 
 #[tokio::test]
 async fn an_answer_is_refused_if_the_replica_becomes_unready_meanwhile() {
-    let mut gateway = Gateway::start().await;
+    let (mut gateway, computed) = Gateway::with_computed().await;
     let shared = gateway.admin.base.shared.clone();
-    let computed = Computed::new("derived");
-    shared.composites.add(computed.watched.clone());
-    // The answer waits for the expression.
-    computed.becomes_due();
-    computed.latch.close();
     let list = "/tidegate.v1.Query/List";
     let call = gateway.call::<_, messages::ListResponse>(list, messages::ListRequest {});
-    let becomes_unready = async {
-        until(|| computed.latch.entered() == 1).await;
-        shared.health.hold("receivers::partials", Some("stale"));
-        computed.latch.open();
-    };
-    let (answer, ()) = tokio::join!(call, becomes_unready);
+    let (answer, ()) = tokio::join!(call, becomes_unready(&shared, &computed));
     let status = answer.unwrap_err();
     assert_eq!(status.code(), Code::Unavailable, "{status}");
     assert!(status.message().contains("stale"), "{status}");

@@ -215,17 +215,23 @@ async fn a_long_poll_is_answered_after_a_change_or_its_timeout() {
     );
 }
 
-#[tokio::test]
-async fn a_long_poll_ends_when_a_reload_replaces_its_composite() {
-    let (admin, mut bench) = with_queue("", Vec::new()).await;
+/// A client that has seen the value 4 of `queue_depth` and waits for a change.
+async fn waiting_client(admin: &Admin, bench: &mut Bench) -> JoinHandle<(u16, String)> {
     bench.observe("m", 4.0);
-    let (_, first) = get(&admin, "/api/v1/composites/queue_depth").await;
+    let (_, first) = get(admin, "/api/v1/composites/queue_depth").await;
     assert_eq!(first[0]["value"], 4.0);
     let seq = bench.watched.seq();
     let path = format!("/api/v1/composites/queue_depth?wait=60s&seq={seq}");
     let endpoint = admin.server.local();
     let waiting = tokio::spawn(async move { fetch(&endpoint, "GET", &path).await });
     until(|| bench.is_followed()).await;
+    waiting
+}
+
+#[tokio::test]
+async fn a_long_poll_ends_when_a_reload_replaces_its_composite() {
+    let (admin, mut bench) = with_queue("", Vec::new()).await;
+    let waiting = waiting_client(&admin, &mut bench).await;
     let mut successor = Bench::new("queue_depth", Vec::new());
     successor.observe("m", 5.0);
     let composites = &admin.base.shared.composites;
@@ -249,14 +255,7 @@ async fn a_long_poll_ends_when_a_reload_replaces_its_composite() {
 #[tokio::test]
 async fn a_long_poll_is_refused_if_the_replica_becomes_unready_meanwhile() {
     let (admin, mut bench) = with_queue("", Vec::new()).await;
-    bench.observe("m", 4.0);
-    let (_, first) = get(&admin, "/api/v1/composites/queue_depth").await;
-    assert_eq!(first[0]["value"], 4.0);
-    let seq = bench.watched.seq();
-    let path = format!("/api/v1/composites/queue_depth?wait=60s&seq={seq}");
-    let endpoint = admin.server.local();
-    let waiting = tokio::spawn(async move { fetch(&endpoint, "GET", &path).await });
-    until(|| bench.is_followed()).await;
+    let waiting = waiting_client(&admin, &mut bench).await;
     let health = &admin.base.shared.health;
     health.hold("receivers::partials", Some("stale"));
     bench.observe("m", 5.0);

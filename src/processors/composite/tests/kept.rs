@@ -2,12 +2,10 @@
 
 //! Composites that go on in the instance that a reload builds.
 
-use tidegate_engine::{Attributes, Data};
-
 use super::*;
 use crate::batch::Points;
 use crate::component::testing::{add_storage, storage};
-use crate::prom::catalog::testing::point;
+use crate::prom::catalog::testing;
 
 const DEPTH: &str = "{name: depth_sum, metric: depth, function: last, across: sum}";
 
@@ -46,14 +44,7 @@ fn successor(replaced: &[&Composites], composites: &str) -> Composites {
 
 /// A scrape of a target: its depth, or nothing if it is down.
 fn scrape(target: &str, depth: Option<i64>) -> Batch {
-    let (now, resource): (_, Attributes) = (unix_now(), [("target", target)].into_iter().collect());
-    let of = |name: &str, value: Value| {
-        let attributes = (resource.clone(), Attributes::default());
-        point(name, Data::Gauge, attributes, (now - 1, now), value)
-    };
-    let value = depth.map_or(Value::NoRecordedValue, Value::Int);
-    let up = Value::Int(i64::from(depth.is_some()));
-    let points = [of("depth", value), of("up", up)];
+    let points = testing::scrape(&[("target", target)], "depth", depth, unix_now());
     Batch::new(Points {
         points: points.into(),
     })

@@ -7,6 +7,7 @@ use tokio::time::timeout;
 
 use super::*;
 use crate::batch::Points;
+use crate::prom::catalog::testing;
 
 const SUM: &str = "{name: depth_sum, metric: depth, function: last, across: sum}";
 
@@ -27,14 +28,7 @@ service: {{pipelines: {{metrics: {{receivers: [nop, otlp], processors: [composit
 
 /// Pushes a scrape of a target: its depth, or nothing if it is down.
 fn scrape(running: &Running, target: &str, depth: Option<i64>) {
-    let (now, resource): (_, Attributes) = (unix_now(), [("target", target)].into_iter().collect());
-    let of = |name: &str, value: Value| {
-        let attributes = (resource.clone(), Attributes::default());
-        point(name, Data::Gauge, attributes, (now - 1, now), value)
-    };
-    let value = depth.map_or(Value::NoRecordedValue, Value::Int);
-    let up = Value::Int(i64::from(depth.is_some()));
-    let points = [of("depth", value), of("up", up)];
+    let points = testing::scrape(&[("target", target)], "depth", depth, unix_now());
     let batch = Batch::new(Points {
         points: points.into(),
     });

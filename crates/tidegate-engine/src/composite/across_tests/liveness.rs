@@ -137,34 +137,9 @@ fn a_series_that_its_living_source_leaves_out_is_stale() {
 #[test]
 fn gauges_of_event_sources_keep_their_level_until_the_source_ends() {
     let scene = Scene::of(Function::Last, Across::Sum);
-    let sources = ["a", "b"].map(|pod| {
-        Arc::new(Source {
-            id: SourceId::next(),
-            resource: Arc::default(),
-            scope: Arc::default(),
-            attributes: [("pod", pod)].into_iter().collect(),
-            lease: Arc::new(Lease::new(Duration::from_secs(5), NOW)),
-        })
-    });
-    let kind = EventKind {
-        name: "depth".into(),
-        description: "".into(),
-        unit: "".into(),
-        instrument: Instrument::Gauge,
-        attributes: Attributes::default(),
-    };
-    let schema = Arc::new(Schema { kinds: vec![kind] });
-    for (source, values) in sources.iter().zip([vec![9, 4], vec![3]]) {
-        scene.set.observe_events(&Events {
-            source: source.clone(),
-            schema: schema.clone(),
-            kinds: vec![0; values.len()],
-            values: Values::U64(values),
-            times: None,
-            weights: None,
-            observed: NOW,
-        });
-    }
+    let sources = ["a", "b"].map(|pod| event_source(&[("pod", pod)]));
+    scene.events(&sources[0], &[9, 4]);
+    scene.events(&sources[1], &[3]);
     let later = NOW + 60 * SECOND;
     sources.iter().for_each(|source| source.lease.touch(later));
     assert_eq!(scene.eval(later), (Freshness::Fresh, Some(7.0)));

@@ -6,6 +6,7 @@
 
 mod histograms;
 mod liveness;
+mod silent;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -43,6 +44,43 @@ fn declare(function: Function, across: impl Into<Option<Across>>) -> Declaration
     }
 }
 
+/// A point of a pod.
+fn point(pod: &str, name: &str, data: Data, now: u64, value: Value) -> Point {
+    let series = Series {
+        resource: Arc::new(Resource {
+            attributes: [("pod", pod)].into_iter().collect(),
+            schema_url: "".into(),
+        }),
+        scope: Arc::default(),
+        metric: Arc::new(Metric {
+            name: name.into(),
+            description: "".into(),
+            unit: "".into(),
+            data,
+            metadata: Attributes::default(),
+        }),
+        attributes: [("model", "m")].into_iter().collect(),
+    };
+    Point {
+        series: Arc::new(series),
+        start: if data == DELTA { now - SECOND } else { 0 },
+        time: now,
+        value,
+        exemplars: Vec::new(),
+    }
+}
+
+/// A source of events that reports at `NOW`, with a lease of 5 s.
+fn event_source(attributes: &[(&str, &str)]) -> Arc<Source> {
+    Arc::new(Source {
+        id: SourceId::next(),
+        resource: Arc::default(),
+        scope: Arc::default(),
+        attributes: attributes.iter().copied().collect(),
+        lease: Arc::new(Lease::new(Duration::from_secs(5), NOW)),
+    })
+}
+
 /// A composite and the pods that feed it.
 struct Scene {
     set: CompositeSet,
@@ -61,29 +99,27 @@ impl Scene {
     }
 
     fn report(&self, pod: &str, name: &str, data: Data, now: u64, value: Value) {
-        let series = Series {
-            resource: Arc::new(Resource {
-                attributes: [("pod", pod)].into_iter().collect(),
-                schema_url: "".into(),
-            }),
-            scope: Arc::default(),
-            metric: Arc::new(Metric {
-                name: name.into(),
-                description: "".into(),
-                unit: "".into(),
-                data,
-                metadata: Attributes::default(),
-            }),
-            attributes: [("model", "m")].into_iter().collect(),
+        self.set.observe_all(&[point(pod, name, data, now, value)], now);
+    }
+
+    /// Values of the gauge `depth` of a source of events.
+    fn events(&self, source: &Arc<Source>, values: &[u64]) {
+        let kind = EventKind {
+            name: "depth".into(),
+            description: "".into(),
+            unit: "".into(),
+            instrument: Instrument::Gauge,
+            attributes: Attributes::default(),
         };
-        let point = Point {
-            series: Arc::new(series),
-            start: if data == DELTA { now - SECOND } else { 0 },
-            time: now,
-            value,
-            exemplars: Vec::new(),
-        };
-        self.set.observe_all(&[point], now);
+        self.set.observe_events(&Events {
+            source: source.clone(),
+            schema: Arc::new(Schema { kinds: vec![kind] }),
+            kinds: vec![0; values.len()],
+            values: Values::U64(values.to_vec()),
+            times: None,
+            weights: None,
+            observed: NOW,
+        });
     }
 
     fn gauge(&self, pod: &str, now: u64, value: f64) {

@@ -36,8 +36,7 @@ async fn two_readers_have_an_expression_computed_once() {
 async fn a_reader_that_is_dropped_gives_its_turn_back() {
     let computed = Computed::new("derived");
     let turn = &computed.watched.turn;
-    computed.becomes_due();
-    computed.latch.close();
+    computed.holds_next();
     let computing = reader(&computed).await;
     until(|| computed.latch.entered() == 1).await;
     let waiting = reader(&computed).await;
@@ -48,8 +47,7 @@ async fn a_reader_that_is_dropped_gives_its_turn_back() {
     assert_eq!(turn.available_permits(), 0, "until the work is done");
     computed.latch.open();
     until(|| turn.available_permits() == 1).await;
-    computed.becomes_due();
-    computed.latch.close();
+    computed.holds_next();
     let next = reader(&computed).await;
     until(|| computed.latch.entered() == 1).await;
     computed.latch.open();
@@ -81,8 +79,7 @@ async fn an_expression_does_not_wait_for_one_that_is_stuck() {
     let quick = Computed::new("quick");
     let mut all: Vec<Arc<Watched>> = stuck.iter().map(|one| one.watched.clone()).collect();
     all.push(quick.watched.clone());
-    quick.becomes_due();
-    quick.latch.close();
+    quick.holds_next();
     let refreshing = tokio::spawn(async move { refresh(&all).await });
     until(|| quick.latch.entered() == 1).await;
     quick.latch.open();

@@ -149,19 +149,13 @@ async fn keda_gets_no_message_from_a_replica_that_is_not_ready() {
 
 #[tokio::test]
 async fn keda_gets_no_message_if_the_replica_becomes_unready_meanwhile() {
-    let mut gateway = Gateway::start().await;
+    let (mut gateway, computed) = Gateway::with_computed().await;
     let shared = gateway.admin.base.shared.clone();
-    let computed = Computed::new("derived");
-    shared.composites.add(computed.watched.clone());
-    computed.becomes_due();
-    computed.latch.close();
     let trigger = [("composite", "derived"), ("target", "10")];
     let path = "/externalscaler.ExternalScaler/StreamIsActive";
     let mut stream: Streaming<messages::IsActiveResponse> =
         gateway.stream(path, object(&trigger)).await.unwrap();
-    until(|| computed.latch.entered() == 1).await;
-    shared.health.hold("receivers::partials", Some("stale"));
-    computed.latch.open();
+    becomes_unready(&shared, &computed).await;
     assert!(is_pending(stream.message()).await, "the value may be too old");
     shared.health.hold("receivers::partials", None);
     assert!(next(&mut stream).await.result);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-//! Sources of what a query selects, in time that passes as count_sources.
+//! Sources of what a query selects, in time that passes.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,7 +14,7 @@ use tidegate_promql::Query;
 use super::super::View;
 use super::super::tests::{SECOND, START, send, table, view};
 use super::*;
-use crate::catalog::testing::point;
+use crate::catalog::testing::{self, point};
 use tidegate_pipeline::component::Evaluate;
 
 const A: [(&str, &str); 2] = [("service.name", "vllm"), ("service.instance.id", "a")];
@@ -126,11 +126,9 @@ fn end(table: &Table, resource: &[(&str, &str)], name: &str, now: UnixNanos) {
 
 /// A target is scraped; `None`: the scrape fails.
 fn scrape(table: &Table, target: &[(&str, &str)], waiting: Option<i64>, now: UnixNanos) {
-    match waiting {
-        Some(waiting) => send(table, target, "waiting", (0, now), waiting),
-        None => end(table, target, "waiting", now),
+    for point in testing::scrape(target, "waiting", waiting, now) {
+        table.observe(&point, now);
     }
-    send(table, target, "up", (0, now), i64::from(waiting.is_some()));
 }
 
 /// Of each selected level: how many sources report, and how many should.
