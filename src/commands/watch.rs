@@ -180,7 +180,8 @@ impl Watch {
             self.is_restlessness_logged = true;
             tracing::warn!(
                 files = listed(&restless),
-                "these files change all the time: no reload waits for them, and none reads their changes until they rest"
+                "these files change at each look: they cause no reload until two looks find the same contents, and reloads for \
+                 other files no longer wait for them"
             );
         }
         if again.not_regular.is_empty() {

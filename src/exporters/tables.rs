@@ -2,8 +2,6 @@
 
 //! The tables that an exporter reads: those of earlier components, and one of its own for all other data.
 
-use std::sync::atomic::AtomicBool;
-use std::sync::atomic::Ordering::{Acquire, Release};
 use std::sync::{Arc, Once};
 
 use parking_lot::Mutex;
@@ -15,7 +13,9 @@ use crate::batch::wire::{
     points::{PointVisitor, WirePoint},
 };
 use crate::batch::{Batch, Encoded, Payload};
-use crate::component::{ComponentError, Context, Flow, Ledger, Reason, TableHandle, unix_now};
+use crate::component::{
+    ComponentError, Context, Flow, Ledger, Reason, TableHandle, TableSuccession, unix_now,
+};
 use crate::prom::catalog::Exposes;
 
 /// The reason for dropping a point of a sum of deltas that may fall, with the remedy.
@@ -28,12 +28,10 @@ pub(super) struct ExporterTables {
     pub(super) own: Arc<Table>,
     /// The tables of earlier components.
     pub(super) live: Mutex<Vec<TableHandle>>,
-    /// The tables of replaced instances, whose state the start takes over, the newest first.
-    predecessors: Mutex<Vec<Arc<Table>>>,
+    succession: TableSuccession,
     /// The owners of tables that it showed until the last change. They push their last snapshots.
     former: Mutex<Vec<Arc<str>>>,
     state: watch::Sender<State>,
-    has_stopped: AtomicBool,
 }
 
 /// Whether an exporter has the tables of earlier components. A reload starts it before the components that it reads.
@@ -63,10 +61,9 @@ impl ExporterTables {
         Self {
             own,
             live: Mutex::default(),
-            predecessors: Mutex::default(),
+            succession: TableSuccession::default(),
             former: Mutex::default(),
             state: watch::Sender::new(State::Waiting),
-            has_stopped: AtomicBool::new(false),
         }
     }
 
@@ -81,53 +78,39 @@ impl ExporterTables {
         let own = Table::new(base.path.clone(), rules, limits);
         let own = own.bounded_by(base.shared.memory.bounds_of_tables());
         Self {
-            predecessors: Mutex::new(replaced),
+            succession: TableSuccession::of(replaced),
             ..Self::new(Arc::new(own))
         }
     }
 
     /// Takes over the state of the replaced instances. None has pushes under way.
     pub(super) async fn take_over(&self, base: &Context) -> Result<(), ComponentError> {
-        // A reload that failed may have led its input elsewhere.
-        self.own.resume();
-        let predecessors = std::mem::take(&mut *self.predecessors.lock());
-        if predecessors.is_empty() {
-            return Ok(());
-        }
-        let own = self.own.clone();
-        let taking = tokio::task::spawn_blocking(move || {
-            let tables: Vec<&Table> = predecessors.iter().map(|table| &**table).collect();
-            own.succeed(&tables)
-        });
-        let taken = taking.await;
+        let taken = self.succession.take_over(&self.own).await;
         let taken = taken.map_err(|error| {
-            base.error(format!(
-                "the series of the replaced instance can't be taken over: {error}"
-            ))
+            let message = format!("the series of the replaced instance can't be taken over: {error}");
+            base.error(message)
         })?;
-        tracing::info!(
-            component = &*base.path,
-            series = taken.series,
-            in_overflow = taken.overflowed,
-            without_room = taken.outdated,
-            "the series of the page go on under the new limits"
-        );
+        if let Some(taken) = taken {
+            tracing::info!(
+                component = &*base.path,
+                series = taken.series,
+                in_overflow = taken.overflowed,
+                without_room = taken.outdated,
+                "the series of the page go on under the new limits"
+            );
+        }
         Ok(())
     }
 
     /// Notes that the exporter stops. Pushes that end later belong to its successor.
     pub(super) fn note_stop(&self) {
-        self.has_stopped.store(true, Release);
+        self.succession.note_stop();
         self.end_waits();
     }
 
     /// The table that takes data in: the own one, or that of the instance that has taken over its state.
     fn receiving(&self) -> Arc<Table> {
-        let successor = if self.has_stopped.load(Acquire) {
-            self.own.successor()
-        } else {
-            None
-        };
+        let successor = self.succession.successor(&self.own);
         successor.unwrap_or_else(|| self.own.clone())
     }
 

@@ -265,7 +265,7 @@ impl Chosen<'_> {
             ),
             KeyAs::Extension(_) => return all,
         };
-        if !all.iter().any(|(given, _)| given.eq_ignore_ascii_case(name)) {
+        if all.get(name).is_none() {
             all.0.push((name.to_owned(), Secret::new(value)));
         }
         all

@@ -356,4 +356,13 @@ mod tests {
         assert!(client.send_bytes(push()).await.is_err());
         served.await.unwrap();
     }
+
+    #[test]
+    fn headers_override_those_of_the_list_in_any_case() {
+        let yaml = "{endpoint: \"http://a:4318/v1/logs\", protocol: http/protobuf, headers: {Tenant: eu}, \
+                    headers_list: \"tenant=us,zone=1,Zone=2\"}";
+        let all = options::<Otlp>(yaml).unwrap().all_headers();
+        let pairs: Vec<_> = all.iter().map(|(name, value)| (name, value.expose())).collect();
+        assert_eq!(pairs, [("Tenant", "eu"), ("zone", "1")]);
+    }
 }

@@ -128,9 +128,11 @@ impl Headers {
         Self(Vec::new())
     }
 
-    /// The first value of a name.
+    /// The first value of a name, in any case.
     pub fn get(&self, name: &str) -> Option<&Secret> {
-        self.iter().find(|(n, _)| *n == name).map(|(_, value)| value)
+        let mut all = self.iter();
+        let found = all.find(|(given, _)| given.eq_ignore_ascii_case(name));
+        found.map(|(_, value)| value)
     }
 
     /// Names and values in written order.

@@ -5,7 +5,7 @@
 //! `job` and `instance` are Prometheus's names for parts of the OpenTelemetry resource. If no attribute has the name
 //! itself, they mean `service.name` (after `service.namespace/`) and `service.instance.id`.
 
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use crate::{AttributeRef, AttributeValue, Attributes, AttributesBuilder, Resource, Scope, Series};
 
@@ -25,9 +25,12 @@ pub(crate) fn overflow_attributes() -> Attributes {
         .collect()
 }
 
+/// The same, for comparisons.
+static OVERFLOW: LazyLock<Attributes> = LazyLock::new(overflow_attributes);
+
 /// Whether it is the series that has what a metric counts without room. A sender's own one has a resource or a scope.
 pub(crate) fn is_overflow(series: &Series) -> bool {
-    series.attributes == overflow_attributes()
+    series.attributes == *OVERFLOW
         && *series.resource == Resource::default()
         && *series.scope == Scope::default()
 }

@@ -51,12 +51,22 @@ impl Every {
         }
     }
 
+    /// Lets a message through that is not due. The interval counts from it. Gives the number of messages that were held back.
+    pub fn let_through(&self, now: Instant) -> usize {
+        self.last.store(self.stamp(now), Relaxed);
+        self.held_back.swap(0, Relaxed)
+    }
+
     /// If several threads ask at once, one gets true.
     fn is_due(&self, interval: Duration, now: Instant) -> bool {
-        let now = millis(now.saturating_duration_since(self.start)).saturating_add(1);
-        let last = self.last.load(Relaxed);
+        let (now, last) = (self.stamp(now), self.last.load(Relaxed));
         let is_due = last == 0 || now.saturating_sub(last) >= millis(interval);
         is_due && self.last.compare_exchange(last, now, Relaxed, Relaxed).is_ok()
+    }
+
+    /// `last` of a message that comes through now.
+    fn stamp(&self, now: Instant) -> u64 {
+        millis(now.saturating_duration_since(self.start)).saturating_add(1)
     }
 }
 
@@ -90,5 +100,15 @@ mod tests {
         assert_eq!(note(2 * INTERVAL, 3, INTERVAL), None);
         assert_eq!(note(INTERVAL, 4, INTERVAL), Some(9));
         assert_eq!(note(INTERVAL, 5, INTERVAL), None);
+    }
+
+    #[test]
+    fn the_interval_counts_from_a_message_that_was_let_through() {
+        let start = Instant::now();
+        let every = Every::since(start, INTERVAL);
+        let note = |after| every.note(INTERVAL, 1, start + after);
+        assert_eq!((note(Duration::ZERO), note(INTERVAL / 4)), (Some(1), None));
+        assert_eq!(every.let_through(start + INTERVAL / 2), 1);
+        assert_eq!((note(INTERVAL), note(INTERVAL * 3 / 2)), (None, Some(2)));
     }
 }

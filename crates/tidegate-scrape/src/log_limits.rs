@@ -5,6 +5,8 @@
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
+use tidegate_runtime::Every;
+
 /// At most one line in this time about the same kind of trouble of a job.
 const LOG_INTERVAL: Duration = Duration::from_secs(30);
 
@@ -14,18 +16,9 @@ const MAX_CHANGES: usize = 5;
 /// The lines of a job so far.
 #[derive(Default)]
 pub(super) struct LogLimits {
-    kinds: HashMap<&'static str, KindLimit>,
+    kinds: HashMap<&'static str, Every>,
     failed: ChangeLimit,
     back: ChangeLimit,
-}
-
-/// Limits the lines of one kind to one per [`LOG_INTERVAL`].
-#[derive(Default)]
-struct KindLimit {
-    /// The time of the last log line.
-    last: Option<Instant>,
-    /// Lines suppressed since then.
-    suppressed: usize,
 }
 
 /// Limits the lines about targets that change their state to [`MAX_CHANGES`] per [`LOG_INTERVAL`].
@@ -59,14 +52,6 @@ fn has_passed(since: Option<Instant>, now: Instant) -> bool {
     since.is_none_or(|since| now.saturating_duration_since(since) >= LOG_INTERVAL)
 }
 
-impl KindLimit {
-    /// Notes a line. Gives the number of suppressed ones.
-    fn log(&mut self, now: Instant) -> usize {
-        self.last = Some(now);
-        std::mem::take(&mut self.suppressed)
-    }
-}
-
 impl ChangeLimit {
     /// Whether a target that changes its state gets a line. If not, it is one of the others of the next line.
     fn allow(&mut self, now: Instant) -> bool {
@@ -95,12 +80,13 @@ impl ChangeLimit {
 impl LogLimits {
     /// The number of suppressed lines; `None`: a line of this kind was logged lately.
     pub(super) fn of_kind(&mut self, kind: &'static str, now: Instant) -> Option<usize> {
-        let limit = self.kinds.entry(kind).or_default();
-        if has_passed(limit.last, now) {
-            return Some(limit.log(now));
-        }
-        limit.suppressed += 1;
-        None
+        let lines = self.kind(kind, now).note(LOG_INTERVAL, 1, now)?;
+        Some(lines - 1)
+    }
+
+    fn kind(&mut self, kind: &'static str, now: Instant) -> &Every {
+        let of_kind = self.kinds.entry(kind);
+        of_kind.or_insert_with(|| Every::since(now, LOG_INTERVAL))
     }
 
     /// The line about a failed scrape. `begins`: the last scrape of its target did not fail.
@@ -110,15 +96,14 @@ impl LogLimits {
         begins: bool,
         now: Instant,
     ) -> Option<FailureLine> {
-        let limit = self.kinds.entry(reason).or_default();
-        let is_due = has_passed(limit.last, now);
-        let has_line = is_due || (begins && self.failed.allow(now));
-        if !has_line {
-            limit.suppressed += 1;
-            return None;
-        }
+        let suppressed = match self.of_kind(reason, now) {
+            Some(suppressed) => suppressed,
+            // The limit of its kind has counted it.
+            None if begins && self.failed.allow(now) => self.kind(reason, now).let_through(now) - 1,
+            None => return None,
+        };
         Some(FailureLine {
-            suppressed: limit.log(now),
+            suppressed,
             others: std::mem::take(&mut self.failed.others),
         })
     }

@@ -14,7 +14,7 @@ use super::part::ID_BYTES;
 use crate::batch::{Signal, TelemetryEncoding};
 use crate::config::{ByteSize, Headers, Node, Problems};
 use crate::delivery::{Delivery, QueueConfig, RetryConfig, Speaks};
-use crate::net::Coding;
+use crate::net::{Coding, headers};
 
 crate::choices! {
     /// The compression of a message.
@@ -171,7 +171,8 @@ impl NatsExporterConfig {
     }
 
     fn check_headers(&self, at: &Node, cx: &mut Problems) {
-        for (name, value) in self.headers.iter() {
+        for (index, (name, value)) in self.headers.iter().enumerate() {
+            let at = headers::node(at, index, name);
             if is_reserved(name) {
                 cx.at(at)
                     .error(format!("`{name}` is set by the exporter or by the server"));

@@ -50,8 +50,8 @@ fn mistakes_are_named() {
             ),
             ("{headers: {\"a b\": x}}", "NATS allows no such header"),
             (
-                "{headers: [{name: Nats-Msg-Id, value: x}]}",
-                "set by the exporter or by the server",
+                "{headers: [{name: a, value: x}, {name: Nats-Msg-Id, value: x}]}",
+                "headers[1]: `Nats-Msg-Id` is set by the exporter or by the server",
             ),
             ("{jetstream: false}", "no server confirms a message"),
             ("{subject: otlp}", "set it in `metrics`, `traces` and `logs`"),

@@ -13,12 +13,9 @@ mod nixl;
 mod replica;
 
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
-use std::sync::atomic::Ordering::{Acquire, Release};
 use std::time::Instant;
 
 use async_trait::async_trait;
-use parking_lot::Mutex;
 use tidegate_engine::{Overflow, Pattern, Rule, Stats, Table};
 
 use self::absorber::Absorber;
@@ -28,8 +25,8 @@ use super::emit::{Emitter, Ticker};
 use crate::batch::{Batch, Signal, stream_id};
 use crate::component::{
     ComponentError, ConfigType, Consumer, Context, ErrorDoc, Factory, Flow, Ledger, Lifecycle,
-    OutputDescriptor, Processor, ProcessorContext, ProcessorFactory, Refused, Stability, anomalies,
-    collisions, unix_now,
+    OutputDescriptor, Processor, ProcessorContext, ProcessorFactory, Refused, Stability, TableSuccession,
+    anomalies, collisions, unix_now,
 };
 
 /// The errors of `aggregate`.
@@ -77,9 +74,7 @@ struct Aggregate {
     config: Arc<AggregateConfig>,
     base: Context,
     absorber: Arc<Absorber>,
-    /// The tables of replaced instances, whose state the start takes over, the newest first.
-    predecessors: Mutex<Vec<Arc<Table>>>,
-    has_stopped: AtomicBool,
+    succession: TableSuccession,
     journal: Option<Arc<Journal>>,
     next: Arc<dyn Consumer>,
     ledger: Arc<Ledger>,
@@ -98,8 +93,7 @@ impl Aggregate {
             config,
             base: cx.base,
             absorber,
-            predecessors: Mutex::new(predecessors),
-            has_stopped: AtomicBool::new(false),
+            succession: TableSuccession::of(predecessors),
             journal,
             next: cx.next,
             ledger: cx.ledger,
@@ -109,41 +103,27 @@ impl Aggregate {
 
     /// Takes over the state of the replaced instances. None has pushes under way.
     async fn take_over(&self) -> Result<(), ComponentError> {
-        let table = self.absorber.table.clone();
-        // A reload that failed may have led its input elsewhere.
-        table.resume();
-        let predecessors = std::mem::take(&mut *self.predecessors.lock());
-        if predecessors.is_empty() {
-            return Ok(());
-        }
-        let taking = tokio::task::spawn_blocking(move || {
-            let tables: Vec<&Table> = predecessors.iter().map(|table| &**table).collect();
-            table.succeed(&tables)
-        });
-        let taken = taking.await;
+        let taken = self.succession.take_over(&self.absorber.table).await;
         let taken = taken.map_err(|error| {
             let message = format!("the totals of the replaced instance can't be taken over: {error}");
             self.base.error(message)
         })?;
-        tracing::info!(
-            component = &*self.base.path,
-            series = taken.series,
-            streams = taken.streams,
-            begun_at_0 = taken.outdated,
-            "the totals of unchanged rules go on"
-        );
+        if let Some(taken) = taken {
+            tracing::info!(
+                component = &*self.base.path,
+                series = taken.series,
+                streams = taken.streams,
+                begun_at_0 = taken.outdated,
+                "the totals of unchanged rules go on"
+            );
+        }
         Ok(())
     }
 
     /// Calls `act` with the absorber of the present state. Components that end after a reload may still push here: their
     /// data belongs to the table that has taken over the state.
     fn with_absorber<T>(&self, act: impl FnOnce(&Absorber) -> T) -> T {
-        let successor = if self.has_stopped.load(Acquire) {
-            self.absorber.table.successor()
-        } else {
-            None
-        };
-        match successor {
+        match self.succession.successor(&self.absorber.table) {
             Some(table) => {
                 let rules = table.rules().to_vec();
                 act(&Absorber { table, rules })
@@ -176,7 +156,7 @@ impl Processor for Aggregate {
     }
 
     fn takes_over(&self) -> bool {
-        !self.predecessors.lock().is_empty()
+        self.succession.takes_over()
     }
 }
 
@@ -239,7 +219,7 @@ impl Lifecycle for Aggregate {
     }
 
     async fn stop(&self, deadline: Instant) {
-        self.has_stopped.store(true, Release);
+        self.succession.note_stop();
         // The last emission includes the held state.
         if let Some(journal) = &self.journal {
             journal.close().await;

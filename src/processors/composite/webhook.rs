@@ -214,7 +214,7 @@ impl Webhook {
         let (threshold, labels) = (self.threshold.clone(), self.labels.clone());
         let stopping = self.stopping.clone();
         *self.task.lock() = Some(tokio::spawn(async move {
-            hand_on((crossings, &stopping), &threshold, &destination, &ledger, &labels).await;
+            hand_on(crossings, &stopping, &threshold, &destination, &ledger, &labels).await;
         }));
         Ok(())
     }
@@ -244,7 +244,8 @@ impl Webhook {
 
 /// Queues every crossing of this threshold until it is `stopping`.
 async fn hand_on(
-    (mut crossings, stopping): (Receiver<Arc<Crossing>>, &CancellationToken),
+    mut crossings: Receiver<Arc<Crossing>>,
+    stopping: &CancellationToken,
     threshold: &str,
     to: &Destination<Post>,
     ledger: &Ledger,

@@ -84,7 +84,9 @@ async fn a_replica_of_a_gateway_that_stops_answers_nobody() {
     receiver.start().await.unwrap();
     until(|| shared.health.unready().is_none()).await;
     shared.health.enter(Phase::Stopping);
+    let has_stopped = receiver.has_stopped.lock().clone().expect("it has started");
     receiver.stop(Instant::now()).await;
+    assert!(*has_stopped.lock(), "a step that still runs tells nobody");
     let expected = "receivers::partials: stopping";
     assert_eq!(shared.health.refusal().await.as_deref(), Some(expected));
 }

@@ -3,10 +3,10 @@
 //! The sink of both sockets: it pushes events into the pipelines, and counts those that they refuse.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use parking_lot::Mutex;
 use tidegate_engine::Events;
+use tidegate_runtime::Every;
 use tokio_util::sync::CancellationToken;
 
 use super::session::StoppedSessions;
@@ -35,16 +35,7 @@ pub(super) struct EventSink {
     /// The sessions of the stream socket, once the receiver has stopped.
     pub(super) stopped: StoppedSessions,
     receiver: Arc<str>,
-    throttle: Mutex<LogThrottle>,
-}
-
-/// Limits log lines to one per [`LOG_INTERVAL`].
-#[derive(Default)]
-struct LogThrottle {
-    /// The time of the last log line.
-    last: Option<Instant>,
-    /// Lines suppressed since then.
-    suppressed: usize,
+    refused_log: Every,
 }
 
 impl EventSink {
@@ -55,7 +46,7 @@ impl EventSink {
             source_timeout,
             stopped: StoppedSessions::default(),
             receiver: base.id.clone(),
-            throttle: Mutex::default(),
+            refused_log: Every::new(LOG_INTERVAL),
         }
     }
 
@@ -117,7 +108,7 @@ impl EventSink {
             "reason" => reason,
         )
         .increment(items as u64);
-        if let Some(suppressed) = self.suppressed_lines() {
+        if let Some(suppressed) = self.refused_log.ready() {
             let receiver = &*self.receiver;
             tracing::warn!(
                 receiver,
@@ -127,16 +118,5 @@ impl EventSink {
                 "refused from a socket: {detail}"
             );
         }
-    }
-
-    /// The number of suppressed lines, if another one is due.
-    fn suppressed_lines(&self) -> Option<usize> {
-        let mut throttle = self.throttle.lock();
-        if throttle.last.is_some_and(|last| last.elapsed() < LOG_INTERVAL) {
-            throttle.suppressed += 1;
-            return None;
-        }
-        throttle.last = Some(Instant::now());
-        Some(std::mem::take(&mut throttle.suppressed))
     }
 }

@@ -253,7 +253,7 @@ impl Table {
             return SampleResult::Left;
         }
         if let Value::Summary(summary) = sample.value
-            && !self.rules.iter().all(|rule| rule.verbatim)
+            && !self.is_verbatim()
         {
             let quantiles = summary.quantiles.len() as u64;
             self.counters.refused_quantiles.fetch_add(quantiles, Relaxed);
@@ -415,7 +415,7 @@ impl Table {
         let own: SmallVec<[CellRef; 1]> = stream
             .targets
             .iter()
-            .filter(|target| self.rules.iter().all(|rule| rule.verbatim) && target.op != Op::Member)
+            .filter(|target| target.op != Op::Member && self.is_verbatim())
             .map(|target| target.cell)
             .filter(|cell| cells.get(*cell).is_none_or(|cell| !is_overflow(&cell.series)))
             .collect();

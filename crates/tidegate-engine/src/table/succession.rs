@@ -23,12 +23,12 @@ use super::source_registry::SourceNumber;
 use super::state::SeriesState;
 use super::targets::{CellTarget, Targets};
 use super::{Counters, Overflow, Table};
-use crate::grouping::overflow_attributes;
+use crate::grouping::is_overflow;
 use crate::rule::{Op, Output};
 use crate::saved::StreamId;
 use crate::stream_tracker::{PointSample, StreamTracker};
 use crate::streams::lock;
-use crate::{Metric, Number, Resource, Rule, Scope, Series, UnixNanos, clock};
+use crate::{Metric, Number, Rule, Series, UnixNanos, clock};
 
 /// The cells of the series that a table has taken over, by the references to the old ones.
 pub(super) type TakenCells = HashMap<u64, TakenCell>;
@@ -105,7 +105,7 @@ impl Table {
     }
 
     /// Whether it shows the points of each series as they came.
-    fn is_verbatim(&self) -> bool {
+    pub(super) fn is_verbatim(&self) -> bool {
         self.rules.iter().all(|rule| rule.verbatim)
     }
 
@@ -135,11 +135,6 @@ impl Table {
         } else {
             with_overflow
         };
-        let of_overflow = (
-            overflow_attributes(),
-            Arc::<Resource>::default(),
-            Arc::<Scope>::default(),
-        );
         let mut cells = TakenCells::new();
         // Overflow series come on top of the others, so they come later. The last are the series without room.
         let (mut overflow, mut surplus) = (Vec::new(), Vec::new());
@@ -154,15 +149,7 @@ impl Table {
                 restored.outdated += 1;
                 return;
             };
-            let Series {
-                attributes,
-                resource,
-                scope,
-                ..
-            } = &*cell.series;
-            let is_overflow =
-                (attributes, resource, scope) == (&of_overflow.0, &of_overflow.1, &of_overflow.2);
-            if is_verbatim && is_overflow {
+            if is_verbatim && is_overflow(&cell.series) {
                 overflow.push((at, metric));
                 return;
             }

@@ -60,7 +60,7 @@ impl Api {
         let mut data = self.text(request);
         data.instant(&value, at)?;
         let data = data.end(stats(request, began, &notes.work));
-        let partial = self.partial(&query, (now, is_recent), &request.patience);
+        let partial = self.partial(&query, now, is_recent, &request.patience);
         Ok(Some(annotated(data, notes, &asked, partial, is_cut)))
     }
 
@@ -91,7 +91,7 @@ impl Api {
         let mut data = self.text(request);
         data.matrix(&series)?;
         let data = data.end(stats(request, began, &notes.work));
-        let partial = self.partial(&query, (now, is_recent), &request.patience);
+        let partial = self.partial(&query, now, is_recent, &request.patience);
         Ok(annotated(data, notes, &asked, partial, is_cut))
     }
 
@@ -110,12 +110,7 @@ impl Api {
 
     /// Why the values of a query may be incomplete: a composite that it names is partial, the cluster of a replica is, or
     /// scrapes fail. The latter is known of a recent time only.
-    fn partial(
-        &self,
-        query: &Query,
-        (now, is_recent): (UnixNanos, bool),
-        patience: &Patience,
-    ) -> Vec<String> {
+    fn partial(&self, query: &Query, now: UnixNanos, is_recent: bool, patience: &Patience) -> Vec<String> {
         let clusters = self.shared.services.clusters().into_iter();
         let composites = self.partial_composites(query, now, patience).into_iter();
         let levels = is_recent.then(|| self.partial_levels(query, now));

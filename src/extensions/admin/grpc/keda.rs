@@ -259,7 +259,8 @@ async fn of_query(
     }
     if numbers.values.is_empty() {
         return Err(Status::failed_precondition(format!(
-            "{query}: the query has no value now; a composite with it as `expr` also says whether its sources report"
+            "{query}: the query has no value now; check that its sources run and reach the gateway; a composite with this \
+             query as its `expr` says whether they report"
         )));
     }
     signal.combine(&numbers.values).map(SignalValue::Value)
