@@ -55,7 +55,7 @@ async fn ask(args: &ExplainArgs, client: Client) -> Result<(), Failure> {
     let found = all.as_array().map_or(&[][..], Vec::as_slice);
     if found.is_empty() {
         // A metric that is not known has been warned of.
-        let why = "no series matches now; if its source has ended, `tidegate query up` lists targets that are down, \
+        let why = "no series matches now; if its source has ended, `tidegate query 'up == 0'` lists targets that are down, \
                    and a range query shows the past";
         return Err(client.failure(format_args!("{series_asked}: {why}")));
     }

@@ -88,7 +88,7 @@ async fn why_empty(client: &Client) -> Result<&'static str, Failure> {
         "no result: the gateway shows no series"
     } else {
         "no result: no series matches at this time; compare the labels with `tidegate explain NAME`; \
-         `tidegate query up` lists targets that are down"
+         `tidegate query 'up == 0'` lists targets that are down"
     })
 }
 

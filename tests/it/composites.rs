@@ -138,7 +138,7 @@ fn commands_ask_what_a_gateway_holds() {
         (&["explain", "queu"], "did you mean \"queue\"?"),
         (
             &["explain", "queue{model=\"x\"}"],
-            "no series matches now; if its source has ended, `tidegate query up` lists targets that are down, \
+            "no series matches now; if its source has ended, `tidegate query 'up == 0'` lists targets that are down, \
              and a range query shows the past",
         ),
         (&["query", "--fail-empty", "sum(queu)"], "did you mean \"queue\"?"),

@@ -273,7 +273,7 @@ fn command(scene: &Scene, arguments: &[&str]) -> (Option<i32>, String, String) {
 fn the_command_says_why_there_is_no_result_and_can_fail_for_it() {
     const BEFORE_HISTORY: &str = "warning: the history of this gateway begins";
     const NO_MATCH: &str = "no result: no series matches at this time; compare the labels with `tidegate explain NAME`; \
-                            `tidegate query up` lists targets that are down\n";
+                            `tidegate query 'up == 0'` lists targets that are down\n";
     let unknown = |name: &str, near: &str| {
         format!(
             "warning: metric \"{name}\" is not known: no present or recent series has this name{near}\nno result\n"
