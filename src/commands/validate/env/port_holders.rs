@@ -55,17 +55,30 @@ fn ip_of(hex: &str) -> Option<IpAddr> {
     Some(Ipv6Addr::from(octets).into())
 }
 
-/// The first process that has a descriptor of this name. Other users' processes are not readable.
+/// The oldest process that has a descriptor of this name: its children may have a copy. Other users' processes are not readable.
 fn process_with(descriptor: &str) -> Option<String> {
     let processes = fs::read_dir("/proc").ok()?.flatten();
-    let mut numbered = processes.filter(|process| {
+    let numbered = processes.filter(|process| {
         let name = process.file_name();
         name.to_str().is_some_and(|name| name.parse::<u32>().is_ok())
     });
-    let found = numbered.find(|process| has_descriptor(&process.path(), descriptor))?;
-    let name = fs::read_to_string(found.path().join("comm")).unwrap_or_default();
+    let holders = numbered.filter(|process| has_descriptor(&process.path(), descriptor));
+    let oldest = holders.min_by_key(|process| start_time(&process.path()))?;
+    let name = fs::read_to_string(oldest.path().join("comm")).unwrap_or_default();
     let name: String = name.trim().chars().filter(|c| !c.is_control()).collect();
-    Some(format!("{name} (pid {})", found.file_name().to_string_lossy()))
+    Some(format!("{name} (pid {})", oldest.file_name().to_string_lossy()))
+}
+
+/// When a process started, in ticks since the boot. The last time there is, if it has ended.
+fn start_time(process: &Path) -> u64 {
+    let stat = fs::read_to_string(process.join("stat")).unwrap_or_default();
+    start_field(&stat).unwrap_or(u64::MAX)
+}
+
+/// The field 22 of `/proc/PID/stat`. The name, field 2, is in parentheses and may have any character.
+fn start_field(stat: &str) -> Option<u64> {
+    let (_, after_name) = stat.rsplit_once(')')?;
+    after_name.split_whitespace().nth(19)?.parse().ok()
 }
 
 fn has_descriptor(process: &Path, descriptor: &str) -> bool {
@@ -80,6 +93,7 @@ fn has_descriptor(process: &Path, descriptor: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use std::net::TcpListener;
+    use std::process::Command;
 
     use super::*;
 
@@ -89,6 +103,20 @@ mod tests {
         let holder = of_address(listener.local_addr().unwrap()).unwrap();
         let pid = format!("(pid {})", std::process::id());
         assert!(holder.ends_with(&pid), "{holder}");
+    }
+
+    #[test]
+    fn a_process_is_older_than_its_children() {
+        let mut child = Command::new("sleep").arg("60").spawn().unwrap();
+        let times = [std::process::id(), child.id()].map(|id| start_time(Path::new(&format!("/proc/{id}"))));
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert!(times[0] < times[1] && times[1] < u64::MAX, "{times:?}");
+        assert_eq!(
+            start_field("7 (a) b) S 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 4711 23"),
+            Some(4711)
+        );
+        assert_eq!((start_field("7 (a"), start_field("")), (None, None));
     }
 
     #[test]
