@@ -63,7 +63,7 @@ fn run() -> Result<(), BenchError> {
         [--window MS] [--rounds N] [--kind KIND] [GROUP[/JOB]...] | soak [MINUTES [--reloads]] | \
         cluster OUTPUT_DIRECTORY [MINUTES] [--agents N,...] [--engine nats|kafka|direct] [--seed S] \
         [--interval SECONDS] [--faults FAULT,...] [--server NATS_SERVER] [--jars KAFKA_JARS] \
-        [--prometheus PROMETHEUS] [--publish] | \
+        [--prometheus PROMETHEUS] [--namespaces] [--publish] | \
         abuse OUTPUT_DIRECTORY [--small] [--peer] [--publish] [NAME...] | pages FIGURES COMMAND)";
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();

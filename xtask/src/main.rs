@@ -119,7 +119,7 @@ const COMMANDS: &[Command] = &[
     },
     Command {
         name: "cluster",
-        about: "kill, suspend and cut off replicas, the broker and agents of a cluster for [MINUTES] (default: 2): totals must be exact; --agents N,... (100), --engine nats|kafka|direct, --servers N (1), --no-sync, --seed S, --faults FAULT,..., --interval SECONDS (1), --updates SECONDS (the interval), --gpus N (1), --debug",
+        about: "kill, suspend and cut off replicas, the broker and agents of a cluster for [MINUTES] (default: 2): totals must be exact; --agents N,... (100), --engine nats|kafka|direct, --servers N (1), --no-sync, --seed S, --faults FAULT,..., --interval SECONDS (1), --updates SECONDS (the interval), --gpus N (1), --namespaces (as root: cuts lose packets, and a disk gets full), --debug",
         run: cluster::cluster,
     },
     Command {

@@ -10,6 +10,8 @@ use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
 use super::member::Member;
+use super::namespaces::Disk;
+use super::options::Options;
 use super::{kafka, nats};
 use crate::BenchError;
 use crate::gateway::free_port;
@@ -23,6 +25,10 @@ const PAUSE: Duration = Duration::from_millis(20);
 /// The writes of [`write_time`], and the bytes of each.
 const WRITES: usize = 50;
 const PAGE_BYTES: usize = 4096;
+
+/// The bytes of a disk of its own without agents, and for each of them: those of a run of some minutes.
+const DISK_BYTES: usize = 512 << 20;
+const AGENT_DISK_BYTES: usize = 512 << 10;
 
 /// The program.
 enum Program {
@@ -38,24 +44,45 @@ pub(super) struct Broker {
     /// Where agents connect to.
     pub(super) port: u16,
     data: TempDir,
+    /// The file system of its data, if it is its own.
+    disk: Option<Disk>,
+    /// Whether this is full. The server may end then, or refuse all writes until it starts again.
+    is_full: bool,
     /// When it started, until it is ready.
     starts_since: Option<Instant>,
 }
 
+/// A directory for data, and its disk if the run has namespaces.
+fn data_directory(
+    logs: &Path,
+    agents: usize,
+    options: &Options,
+) -> Result<(TempDir, Option<Disk>), BenchError> {
+    let data = TempDir::new_in(logs)?;
+    let bytes = DISK_BYTES + agents * options.gpus * AGENT_DISK_BYTES;
+    let disk = options.namespaces.then(|| Disk::mount(data.path(), bytes));
+    Ok((data, disk.transpose()?))
+}
+
 impl Broker {
-    /// NATS servers that are not started, for so many agents of one GPU.
+    /// NATS servers that are not started.
     pub(super) fn nats(
         binary: &Path,
-        servers: usize,
         agents: usize,
-        syncs: bool,
+        options: &Options,
         logs: &Path,
     ) -> Result<Vec<Self>, BenchError> {
+        let servers = options.servers;
         let routes = (0..servers).map(|_| free_port());
         let routes = routes.collect::<Result<Vec<_>, BenchError>>()?;
         let server = |number| {
-            let (port, data) = (free_port()?, TempDir::new_in(logs)?);
-            nats::configure(data.path(), port, (number, &routes), agents, syncs)?;
+            let (port, (data, disk)) = (free_port()?, data_directory(logs, agents, options)?);
+            // Only the disk limits a server that has one.
+            let store_bytes = match disk {
+                Some(_) => usize::MAX >> 1,
+                None => nats::store_bytes(agents * options.gpus),
+            };
+            nats::configure(data.path(), port, (number, &routes), store_bytes, options.syncs)?;
             let name = match servers {
                 1 => "nats-server".to_owned(),
                 _ => format!("nats-server-{number}"),
@@ -65,6 +92,8 @@ impl Broker {
                 program: Program::Nats(binary.to_owned()),
                 port,
                 data,
+                disk,
+                is_full: false,
                 starts_since: None,
             })
         };
@@ -73,8 +102,15 @@ impl Broker {
 
     /// A Kafka broker that is not started, and where the proxy of each replica forwards to. A client connects to the address
     /// that the broker names, so each replica has a listener of its own, whose address is that of its proxy.
-    pub(super) fn kafka(jars: &Path, proxies: &[u16], logs: &Path) -> Result<(Self, Vec<u16>), BenchError> {
-        let (port, controller, data) = (free_port()?, free_port()?, TempDir::new_in(logs)?);
+    pub(super) fn kafka(
+        jars: &Path,
+        proxies: &[u16],
+        agents: usize,
+        options: &Options,
+        logs: &Path,
+    ) -> Result<(Self, Vec<u16>), BenchError> {
+        let (port, controller) = (free_port()?, free_port()?);
+        let (data, disk) = data_directory(logs, agents, options)?;
         let upstreams = proxies.iter().map(|_| free_port());
         let upstreams = upstreams.collect::<Result<Vec<_>, BenchError>>()?;
         kafka::configure(jars, data.path(), [port, controller], &upstreams, proxies)?;
@@ -83,6 +119,8 @@ impl Broker {
             program: Program::Kafka(jars.to_owned()),
             port,
             data,
+            disk,
+            is_full: false,
             starts_since: None,
         };
         Ok((broker, upstreams))
@@ -148,14 +186,36 @@ impl Broker {
         self.starts_since = None;
     }
 
-    /// Fills its store.
-    pub(super) fn fill(&self) -> Result<(), BenchError> {
-        nats::fill(self.port)
+    /// Fills its disk, or its store without one.
+    pub(super) fn fill(&mut self) -> Result<(), BenchError> {
+        match &self.disk {
+            Some(disk) => disk.fill()?,
+            None => nats::fill(self.port)?,
+        }
+        self.is_full = true;
+        Ok(())
     }
 
-    /// Removes what filled it.
-    pub(super) fn empty(&self) -> Result<(), BenchError> {
-        nats::empty(self.port)
+    /// Removes what filled it. After a full disk, it starts again: until then, a NATS server refuses all writes, and a Kafka broker
+    /// has ended.
+    pub(super) fn empty(&mut self) -> Result<(), BenchError> {
+        if let Some(disk) = &self.disk {
+            disk.empty()?;
+            self.kill();
+            self.start()?;
+        } else {
+            nats::empty(self.port)?;
+        }
+        self.is_full = false;
+        Ok(())
+    }
+
+    /// Notes that it has ended because its disk is full.
+    pub(super) fn note_end_by_its_disk(&mut self) -> Result<(), BenchError> {
+        if self.is_full && self.disk.is_some() && self.member.has_ended()? {
+            self.kill();
+        }
+        Ok(())
     }
 
     /// Copies its files of one moment.

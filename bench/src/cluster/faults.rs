@@ -86,6 +86,9 @@ pub(super) struct FaultInjector {
     restored_at: Option<Instant>,
     /// When something was repaired last.
     repaired_at: Option<Instant>,
+    /// The last step, and the time so far in which replicas and servers could have faults: all but that around a `put-back`.
+    last_step: Instant,
+    pub(super) exposed: Duration,
     /// The number of events of each kind.
     pub(super) counts: BTreeMap<Event, u64>,
 }
@@ -93,7 +96,7 @@ pub(super) struct FaultInjector {
 impl FaultInjector {
     pub(super) fn new(options: &Options, logs: &Path, now: Instant) -> Result<Self, BenchError> {
         let mut random = SmallRng::seed_from_u64(options.seed);
-        let schedule = Schedule::new(&options.faults, options.time, &options.engine, now, &mut random);
+        let schedule = Schedule::new(&options.faults, options.time, now, &mut random);
         Ok(Self {
             random,
             schedule,
@@ -103,6 +106,8 @@ impl FaultInjector {
             earlier: None,
             restored_at: None,
             repaired_at: None,
+            last_step: now,
+            exposed: Duration::ZERO,
             // A kind that does not happen has a row.
             counts: options
                 .faults
@@ -123,6 +128,10 @@ impl FaultInjector {
     pub(super) fn step(&mut self, cluster: &mut Cluster, now: Instant) -> Result<(), BenchError> {
         self.repair(cluster, |at| at <= now)?;
         self.put_back(cluster, now)?;
+        if self.may_inject(Fault::KillReplica, now) {
+            self.exposed += now.saturating_duration_since(self.last_step);
+        }
+        self.last_step = now;
         for fault in self.schedule.take(now, &mut self.random) {
             let has_happened = self.may_inject(fault, now) && self.inject(fault, cluster)?;
             if has_happened {
@@ -130,9 +139,10 @@ impl FaultInjector {
             }
             match fault {
                 Fault::Agents => {}
-                Fault::PutBack if has_happened => {}
-                Fault::PutBack => self.schedule.retry(fault, now + RETRY),
-                fault => self.count(Event::Fault(fault), has_happened),
+                fault if !has_happened => self.schedule.retry(fault, now + RETRY),
+                // It is counted later.
+                Fault::PutBack => {}
+                fault => self.count(Event::Fault(fault)),
             }
         }
         Ok(())
@@ -176,13 +186,13 @@ impl FaultInjector {
                     self.wait_for_copies(cluster);
                 }
                 Repair::Reconnect(number) => {
-                    cluster.cut(number, false);
+                    cluster.cut(number, false)?;
                     cluster.replicas[number].note_server();
                     self.wait_for_copies(cluster);
                 }
                 Repair::Empty => {
-                    let is_empty = cluster.only_broker().map(|broker| broker.empty().is_ok());
-                    if is_empty != Some(true) {
+                    // It may not answer in this moment.
+                    if cluster.brokers.iter_mut().any(|broker| broker.empty().is_err()) {
                         self.repairs.push((Instant::now() + RETRY, Repair::Empty));
                     }
                 }
@@ -223,7 +233,7 @@ impl FaultInjector {
                 replica.note_server();
                 replica.expect_losses();
             }
-            self.count(Event::Fault(Fault::PutBack), true);
+            self.count(Event::Fault(Fault::PutBack));
             self.note("the store is put back")?;
         }
         Ok(())
@@ -231,13 +241,10 @@ impl FaultInjector {
 
     /// Injects a fault. `false`: the cluster must not have it now.
     fn inject(&mut self, fault: Fault, cluster: &mut Cluster) -> Result<bool, BenchError> {
-        let number = self.random.random_range(0..cluster.replicas.len());
-        self.note(&format!("{} is due, for replica-{number}", fault.name()))?;
         match fault {
-            Fault::KillReplica => Ok(self.kill(number, cluster)),
-            Fault::PauseReplica => self.pause(number, cluster, [Duration::ZERO, MAX_PAUSE]),
-            Fault::StopReplica => self.pause(number, cluster, [STOP, STOP]),
-            Fault::Cut => Ok(self.cut(number, cluster)),
+            Fault::KillReplica | Fault::PauseReplica | Fault::StopReplica | Fault::Cut => {
+                self.harm(fault, cluster)
+            }
             Fault::KillServer => Ok(self.kill_server(cluster)),
             Fault::Fill => self.fill(cluster),
             Fault::PutBack => self.keep_state(cluster),
@@ -245,48 +252,58 @@ impl FaultInjector {
                 let act = ACTS[self.random.random_range(0..ACTS.len())];
                 let agent = self.random.random_range(0..cluster.fleet.len());
                 let has_happened = cluster.fleet.act(agent, act);
-                self.count(Event::Act(act), has_happened);
+                if has_happened {
+                    self.count(Event::Act(act));
+                }
                 Ok(has_happened)
             }
         }
     }
 
-    fn kill(&mut self, number: usize, cluster: &mut Cluster) -> bool {
-        let may = cluster.may_harm(number) && cluster.replicas[number].member.runs();
-        if may {
-            cluster.replicas[number].kill(&cluster.violations);
-            self.repair_within(MAX_DOWN, Repair::StartReplica(number));
-            return true;
-        }
-        false
+    /// A replica that may have the fault now, from a random one on.
+    fn target(&mut self, fault: Fault, cluster: &Cluster) -> Option<usize> {
+        let count = cluster.replicas.len();
+        let first = self.random.random_range(0..count);
+        let mut replicas = (first..first + count).map(|number| number % count);
+        replicas.find(|number| {
+            let may = match fault {
+                Fault::Cut => !cluster.is_cut(*number),
+                _ => cluster.replicas[*number].member.runs(),
+            };
+            may && cluster.may_harm(*number)
+        })
     }
 
-    fn pause(
-        &mut self,
-        number: usize,
-        cluster: &mut Cluster,
-        times: [Duration; 2],
-    ) -> Result<bool, BenchError> {
-        if !cluster.may_harm(number) || !cluster.replicas[number].member.runs() {
+    /// Kills, suspends or cuts off a replica.
+    fn harm(&mut self, fault: Fault, cluster: &mut Cluster) -> Result<bool, BenchError> {
+        let Some(number) = self.target(fault, cluster) else {
             return Ok(false);
+        };
+        self.note(&format!("{} of replica-{number}", fault.name()))?;
+        match fault {
+            Fault::Cut => {
+                cluster.cut(number, true)?;
+                self.repair_between(CUT, Repair::Reconnect(number));
+            }
+            Fault::PauseReplica => {
+                cluster.replicas[number].member.pause(true)?;
+                self.repair_within(MAX_PAUSE, Repair::Continue(number));
+            }
+            Fault::StopReplica => {
+                cluster.replicas[number].member.pause(true)?;
+                self.repair_between([STOP, STOP], Repair::Continue(number));
+            }
+            _ => {
+                cluster.replicas[number].kill(&cluster.violations);
+                self.repair_within(MAX_DOWN, Repair::StartReplica(number));
+            }
         }
-        cluster.replicas[number].member.pause(true)?;
-        self.repair_between(times, Repair::Continue(number));
         Ok(true)
     }
 
-    fn cut(&mut self, number: usize, cluster: &mut Cluster) -> bool {
-        let may = cluster.may_harm(number) && !cluster.is_cut(number);
-        if may {
-            cluster.cut(number, true);
-            self.repair_between(CUT, Repair::Reconnect(number));
-        }
-        may
-    }
-
     fn kill_server(&mut self, cluster: &mut Cluster) -> bool {
-        // Of several servers, a minority may be down.
-        let may = cluster.has_broker() && cluster.brokers.iter().all(Broker::is_ready);
+        // Of several servers, a minority may be down. One with a full disk does not start.
+        let may = cluster.has_broker() && !self.is_full() && cluster.brokers.iter().all(Broker::is_ready);
         if may {
             let number = self.random.random_range(0..cluster.brokers.len());
             cluster.brokers[number].kill();
@@ -295,10 +312,15 @@ impl FaultInjector {
         may
     }
 
+    /// Whether the store is full.
+    fn is_full(&self) -> bool {
+        self.repairs.iter().any(|(_, repair)| *repair == Repair::Empty)
+    }
+
     fn fill(&mut self, cluster: &mut Cluster) -> Result<bool, BenchError> {
-        let is_full = self.repairs.iter().any(|(_, repair)| *repair == Repair::Empty);
+        let may = !self.is_full() && self.earlier.is_none();
         match cluster.only_broker() {
-            Some(broker) if !is_full && self.earlier.is_none() => {
+            Some(broker) if may => {
                 broker.fill()?;
                 self.repair_between(FULL, Repair::Empty);
                 Ok(true)
@@ -309,9 +331,8 @@ impl FaultInjector {
 
     /// Keeps the state of the store, to which it is put back later.
     fn keep_state(&mut self, cluster: &mut Cluster) -> Result<bool, BenchError> {
-        let is_full = self.repairs.iter().any(|(_, repair)| *repair == Repair::Empty);
         let now = Instant::now();
-        let may = self.earlier.is_none() && !is_full;
+        let may = self.earlier.is_none() && !self.is_full();
         match cluster.only_broker() {
             Some(broker) if may => {
                 self.earlier = Some((now + PUT_BACK, broker.keep_state()?));
@@ -321,7 +342,7 @@ impl FaultInjector {
         }
     }
 
-    fn count(&mut self, event: Event, has_happened: bool) {
-        *self.counts.entry(event).or_default() += u64::from(has_happened);
+    fn count(&mut self, event: Event) {
+        *self.counts.entry(event).or_default() += 1;
     }
 }

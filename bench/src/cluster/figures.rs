@@ -61,6 +61,7 @@ impl Figures {
             let (name, key) = describe(*event);
             figures.add(name, count.to_string(), &[(key, json!(count))]);
         }
+        figures.add_kill_times(faults);
         figures.add_members(cluster);
         figures.add_sent(cluster);
         figures.add_replicas(cluster, options);
@@ -73,6 +74,29 @@ impl Figures {
         let numbers = numbers.iter().cloned();
         self.numbers
             .extend(numbers.map(|(key, number)| (key.to_owned(), number)));
+    }
+
+    /// The mean times between two kills, without the rest around a `put-back`.
+    fn add_kill_times(&mut self, faults: &FaultInjector) {
+        let exposed = faults.exposed.as_secs_f64();
+        for (fault, killed, key) in [
+            (Fault::KillReplica, "a replica", "replica_kill_period_seconds"),
+            (Fault::KillServer, "a broker", "broker_kill_period_seconds"),
+        ] {
+            let count = faults
+                .counts
+                .get(&Event::Fault(fault))
+                .copied()
+                .unwrap_or_default();
+            if count > 0 {
+                let period = exposed / count as f64;
+                self.add(
+                    &format!("mean time between two kills of {killed}, except around a `put-back`"),
+                    format!("{period:.1} s"),
+                    &[(key, json!(period))],
+                );
+            }
+        }
     }
 
     fn add_members(&mut self, cluster: &Cluster) {
@@ -208,6 +232,7 @@ impl Figures {
     pub(super) fn add_write(&mut self, write: Duration, options: &Options) {
         let milliseconds = write.as_secs_f64() * 1e3;
         let waits = match (&options.engine, options.syncs) {
+            _ if options.namespaces => "in memory",
             (EngineChoice::Nats(_), true) => "for each message",
             (EngineChoice::Nats(_), false) => "every 2 min",
             _ => "by the engine",

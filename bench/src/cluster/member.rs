@@ -147,6 +147,12 @@ impl Member {
         current.map_or_else(String::new, |current| current.process.printed())
     }
 
+    /// Whether it has ended by itself.
+    pub(super) fn has_ended(&mut self) -> Result<bool, BenchError> {
+        let status = self.current.as_mut().map(|current| current.process.status());
+        Ok(status.transpose()?.flatten().is_some())
+    }
+
     /// Says if it has ended by itself.
     pub(super) fn check(&mut self, violations: &Violations) -> Result<(), BenchError> {
         if let Some(current) = &mut self.current

@@ -19,6 +19,7 @@ mod kafka;
 mod late;
 mod member;
 mod model;
+mod namespaces;
 mod nats;
 mod options;
 mod producer;
@@ -44,6 +45,7 @@ use self::check::Violations;
 use self::faults::FaultInjector;
 use self::figures::Figures;
 use self::fleet::Fleet;
+use self::namespaces::LossyNetwork;
 use self::options::{EngineChoice, Options};
 use self::producer::Producer;
 use self::prometheus::Prometheus;
@@ -196,19 +198,18 @@ struct Network {
 
 impl Network {
     fn start(agents: usize, logs: &Path, options: &Options) -> Result<Self, BenchError> {
+        let network = if options.namespaces {
+            Some(Arc::new(LossyNetwork::prepare()?))
+        } else {
+            None
+        };
         let listeners = (0..REPLICAS).map(|_| TcpListener::bind("127.0.0.1:0"));
         let listeners = listeners.collect::<Result<Vec<_>, _>>()?;
         let ports = listeners.iter().map(|listener| Ok(listener.local_addr()?.port()));
         let ports = ports.collect::<Result<Vec<u16>, BenchError>>()?;
         let (brokers, upstreams, of_producers, of_replicas) = match &options.engine {
             EngineChoice::Nats(server) => {
-                let brokers = Broker::nats(
-                    server,
-                    options.servers,
-                    agents * options.gpus,
-                    options.syncs,
-                    logs,
-                )?;
+                let brokers = Broker::nats(server, agents, options, logs)?;
                 let servers: Vec<_> = brokers.iter().map(|broker| broker.port).collect();
                 // A replica has one server, which may be another than that of its peer.
                 let upstreams = servers.iter().copied().cycle().take(REPLICAS).collect();
@@ -222,7 +223,7 @@ impl Network {
                 )
             }
             EngineChoice::Kafka(jars) => {
-                let (broker, upstreams) = Broker::kafka(jars, &ports, logs)?;
+                let (broker, upstreams) = Broker::kafka(jars, &ports, agents, options, logs)?;
                 let of_producers = Store::kafka(broker.port);
                 let of_replicas = ports.iter().map(|port| Store::kafka(*port)).collect();
                 (vec![broker], upstreams, of_producers, of_replicas)
@@ -237,7 +238,7 @@ impl Network {
             }
         };
         let proxies = listeners.into_iter().zip(upstreams);
-        let proxies = proxies.map(|(listener, upstream)| Proxy::start(listener, upstream));
+        let proxies = proxies.map(|(listener, upstream)| Proxy::start(listener, upstream, network.clone()));
         let mut network = Self {
             proxies: proxies.collect::<Result<_, _>>()?,
             brokers,
@@ -304,6 +305,7 @@ impl Cluster {
         }
         let servers = self.brokers.len();
         for (server, broker) in self.brokers.iter_mut().enumerate() {
+            broker.note_end_by_its_disk()?;
             if broker.look()? {
                 let own = self.replicas.iter_mut().skip(server).step_by(servers);
                 own.for_each(Replica::note_server);
@@ -344,13 +346,13 @@ impl Cluster {
     }
 
     /// Cuts the network of a replica, or restores it. Without a broker, all replicas lose each other.
-    fn cut(&self, number: usize, is_cut: bool) {
+    fn cut(&self, number: usize, is_cut: bool) -> Result<(), BenchError> {
         let proxies = if self.has_broker() {
             &self.proxies[number..=number]
         } else {
             &self.proxies
         };
-        proxies.iter().for_each(|proxy| proxy.cut(is_cut));
+        proxies.iter().try_for_each(|proxy| proxy.cut(is_cut))
     }
 
     fn is_cut(&self, number: usize) -> bool {

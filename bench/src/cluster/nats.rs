@@ -25,6 +25,11 @@ const FILLERS: [usize; 3] = [512 << 10, 16 << 10, 64];
 const FILLER: &str = "filler";
 const REPLY: &str = "filler-reply";
 
+/// The bytes of a store for so many agents of one GPU.
+pub(super) fn store_bytes(agents: usize) -> usize {
+    STORE_BYTES + agents * AGENT_BYTES
+}
+
 /// Writes the configuration of a server. `syncs`: it writes to disk before it acknowledges. Otherwise, it hands its messages
 /// to the kernel and writes every 2 minutes, which is the default of NATS. A killed process loses nothing in both cases.
 ///
@@ -34,17 +39,16 @@ pub(super) fn configure(
     data: &Path,
     port: u16,
     (number, routes): (usize, &[u16]),
-    agents: usize,
+    store_bytes: usize,
     syncs: bool,
 ) -> Result<(), BenchError> {
     let sync = if syncs { "always" } else { "\"2m\"" };
     let mut text = format!(
         "listen: \"127.0.0.1:{port}\"
 server_name: server-{number}
-jetstream {{ store_dir: \"{}\", sync_interval: {sync}, max_file_store: {} }}
+jetstream {{ store_dir: \"{}\", sync_interval: {sync}, max_file_store: {store_bytes} }}
 ",
         files(data).display(),
-        STORE_BYTES + agents * AGENT_BYTES
     );
     if routes.len() > 1 {
         let all: Vec<_> = routes

@@ -62,6 +62,8 @@ pub(super) struct Options {
     pub(super) servers: usize,
     /// Whether NATS servers write to the disk before they acknowledge.
     pub(super) syncs: bool,
+    /// Whether the run has a network and file systems of its own: cuts lose packets, and a disk gets full.
+    pub(super) namespaces: bool,
     pub(super) seed: u64,
     /// The interval of the pages.
     pub(super) interval: Duration,
@@ -84,6 +86,7 @@ struct Values<'a> {
     engine: &'a str,
     servers: usize,
     syncs: bool,
+    namespaces: bool,
     seed: Option<u64>,
     interval: Duration,
     updates: Option<Duration>,
@@ -148,9 +151,13 @@ impl Options {
         Ok(Self {
             time: Duration::try_from_secs_f64(values.minutes * 60.0)?,
             agents: values.agents,
-            faults: faults(values.faults, &engine, values.servers)?,
+            faults: faults(
+                values.faults,
+                &Fault::of(&engine, values.servers, values.namespaces),
+            )?,
             servers: values.servers,
             syncs: values.syncs,
+            namespaces: values.namespaces,
             engine,
             seed: values.seed.unwrap_or_else(new_seed),
             interval: values.interval,
@@ -170,6 +177,7 @@ impl<'a> Values<'a> {
             engine: "nats",
             servers: 1,
             syncs: true,
+            namespaces: false,
             seed: None,
             interval: INTERVAL,
             updates: None,
@@ -196,6 +204,7 @@ impl<'a> Values<'a> {
                 "--engine" => values.engine = value()?,
                 "--servers" => values.servers = value()?.parse()?,
                 "--no-sync" => values.syncs = false,
+                "--namespaces" => values.namespaces = true,
                 "--seed" => values.seed = Some(value()?.parse()?),
                 "--interval" => values.interval = seconds(value()?)?,
                 "--updates" => values.updates = Some(seconds(value()?)?),
@@ -232,11 +241,10 @@ fn command(arguments: &[&str]) -> String {
     text
 }
 
-/// The kinds of faults that are named, or all that the engine has with this number of servers.
-fn faults(names: Option<&str>, engine: &EngineChoice, servers: usize) -> Result<Vec<Fault>, BenchError> {
-    let all = Fault::of(engine, servers);
+/// The kinds of faults that are named, or all that the run can have.
+fn faults(names: Option<&str>, all: &[Fault]) -> Result<Vec<Fault>, BenchError> {
     match names {
-        None => Ok(all),
+        None => Ok(all.to_vec()),
         Some("none") => Ok(Vec::new()),
         Some(names) => {
             let named = names.split(',').map(|name| {
@@ -270,6 +278,7 @@ mod tests {
             engine: EngineChoice::Nats("nats".into()),
             servers: 1,
             syncs: true,
+            namespaces: false,
             seed: 3,
             interval: INTERVAL,
             updates: INTERVAL,
@@ -311,6 +320,10 @@ mod tests {
         let options = Options::parse(&[&arguments[..], &["--faults", "cut,kill"]].concat()).unwrap();
         assert_eq!(options.agents, [10, 20]);
         assert_eq!(options.faults, [Fault::Cut, Fault::KillReplica]);
+        let kafka = |more: &[&str]| Options::parse(&[&arguments[..], more].concat());
+        assert!(kafka(&["--faults", "full"]).is_err());
+        let full = kafka(&["--faults", "full", "--namespaces"]).unwrap();
+        assert_eq!(full.faults, [Fault::Fill]);
         let calm = Options::parse(&[&arguments[..], &["--faults", "none", "--publish"]].concat()).unwrap();
         assert_eq!(calm.faults, []);
         let command = "cargo xtask cluster --engine kafka --agents 10,20 --faults none --publish";

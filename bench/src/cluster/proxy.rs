@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-//! The network between a replica and the store: a proxy that can stop to forward, as a network that loses all packets.
+//! The network between a replica and the store: a proxy that can stop to forward. In [namespaces](super::namespaces), the kernel
+//! loses the packets between the replica and the proxy instead.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
@@ -9,6 +10,7 @@ use std::thread::JoinHandle;
 
 use parking_lot::{Condvar, Mutex};
 
+use super::namespaces::LossyNetwork;
 use crate::BenchError;
 
 /// The bytes that a direction holds while the network is cut.
@@ -49,12 +51,18 @@ impl Link {
 pub(super) struct Proxy {
     port: u16,
     link: Arc<Link>,
+    /// What loses its packets in a cut. `None`: the proxy holds the bytes back.
+    network: Option<Arc<LossyNetwork>>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Proxy {
     /// Forwards the connections of a listener to another port of this machine.
-    pub(super) fn start(listener: TcpListener, upstream: u16) -> Result<Self, BenchError> {
+    pub(super) fn start(
+        listener: TcpListener,
+        upstream: u16,
+        network: Option<Arc<LossyNetwork>>,
+    ) -> Result<Self, BenchError> {
         let port = listener.local_addr()?.port();
         let link = Arc::new(Link {
             state: Mutex::new(LinkState::Open),
@@ -73,24 +81,38 @@ impl Proxy {
         Ok(Self {
             port,
             link,
+            network,
             thread: Some(thread),
         })
     }
 
     /// Cuts the network, or restores it.
-    pub(super) fn cut(&self, is_cut: bool) {
+    pub(super) fn cut(&self, is_cut: bool) -> Result<(), BenchError> {
+        if let Some(network) = &self.network {
+            return network.cut(self.port, is_cut);
+        }
         self.link
             .set(if is_cut { LinkState::Cut } else { LinkState::Open });
+        Ok(())
     }
 
     pub(super) fn is_cut(&self) -> bool {
-        *self.link.state.lock() == LinkState::Cut
+        let is_lossy = self
+            .network
+            .as_ref()
+            .is_some_and(|network| network.is_cut(self.port));
+        is_lossy || *self.link.state.lock() == LinkState::Cut
     }
 }
 
 impl Drop for Proxy {
     fn drop(&mut self) {
         self.link.set(LinkState::Ended);
+        if let Some(network) = &self.network
+            && network.cut(self.port, false).is_err()
+        {
+            return;
+        }
         // The thread waits for a connection.
         let woken = TcpStream::connect(("127.0.0.1", self.port));
         if let (Ok(_), Some(thread)) = (woken, self.thread.take()) {
@@ -148,7 +170,7 @@ mod tests {
     fn pair() -> (Proxy, TcpStream, TcpStream) {
         let upstream = TcpListener::bind("127.0.0.1:0").unwrap();
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let proxy = Proxy::start(listener, upstream.local_addr().unwrap().port()).unwrap();
+        let proxy = Proxy::start(listener, upstream.local_addr().unwrap().port(), None).unwrap();
         let client = TcpStream::connect(("127.0.0.1", proxy.port)).unwrap();
         let (server, _) = upstream.accept().unwrap();
         (proxy, client, server)
@@ -161,13 +183,13 @@ mod tests {
         let mut byte = [0];
         server.read_exact(&mut byte).unwrap();
         assert_eq!(&byte, b"a");
-        proxy.cut(true);
+        proxy.cut(true).unwrap();
         assert!(proxy.is_cut());
         client.write_all(b"bc").unwrap();
         client.shutdown(Shutdown::Write).unwrap();
         server.set_read_timeout(Some(Duration::from_millis(100))).unwrap();
         assert!(server.read(&mut byte).is_err());
-        proxy.cut(false);
+        proxy.cut(false).unwrap();
         server.set_read_timeout(None).unwrap();
         let mut rest = String::new();
         server.read_to_string(&mut rest).unwrap();

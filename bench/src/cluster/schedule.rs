@@ -39,9 +39,6 @@ pub(super) const PUT_BACK: Duration = Duration::from_secs(30);
 /// The first time at which a store is put back to an earlier state is in the second half of a run, or of this time.
 const FIRST_PUT_BACK: Duration = Duration::from_mins(5);
 
-/// Between two starts of a Kafka broker, which takes several seconds each.
-const KILLED_KAFKA: Duration = Duration::from_secs(45);
-
 impl Fault {
     pub(super) const ALL: [Self; 8] = [
         Self::KillReplica,
@@ -54,13 +51,17 @@ impl Fault {
         Self::Agents,
     ];
 
-    /// The faults of an engine. A Kafka broker ends when its disk is full, and promises nothing of one copy that it loses. A disk
-    /// is that of one server, so several NATS servers do not have its faults.
-    pub(super) fn of(engine: &EngineChoice, servers: usize) -> Vec<Self> {
+    /// The faults of an engine. A Kafka broker has no limit but its disk, which gets full in namespaces only. It promises nothing of
+    /// one copy that it loses. A disk is that of one server, so several NATS servers do not have its faults.
+    pub(super) fn of(engine: &EngineChoice, servers: usize, namespaces: bool) -> Vec<Self> {
         let mut faults = Self::ALL.to_vec();
         faults.retain(|fault| match engine {
             EngineChoice::Nats(_) => servers == 1 || !matches!(fault, Self::Fill | Self::PutBack),
-            EngineChoice::Kafka(_) => !matches!(fault, Self::Fill | Self::PutBack),
+            EngineChoice::Kafka(_) => match fault {
+                Self::Fill => namespaces,
+                Self::PutBack => false,
+                _ => true,
+            },
             EngineChoice::Direct => !matches!(fault, Self::Fill | Self::PutBack | Self::KillServer),
         });
         faults
@@ -97,21 +98,13 @@ impl Fault {
 pub(super) struct Schedule {
     /// The time with faults.
     time: Duration,
-    is_kafka: bool,
     due: Vec<(Fault, Instant)>,
 }
 
 impl Schedule {
-    pub(super) fn new(
-        faults: &[Fault],
-        time: Duration,
-        engine: &EngineChoice,
-        now: Instant,
-        random: &mut SmallRng,
-    ) -> Self {
+    pub(super) fn new(faults: &[Fault], time: Duration, now: Instant, random: &mut SmallRng) -> Self {
         let mut schedule = Self {
             time,
-            is_kafka: matches!(engine, EngineChoice::Kafka(_)),
             due: Vec::new(),
         };
         for fault in faults {
@@ -137,12 +130,8 @@ impl Schedule {
 
     /// The time until the next fault of a kind: between half and one and a half of its mean. A short run has each kind.
     fn wait(&self, fault: Fault, random: &mut SmallRng) -> Duration {
-        let mean = match fault {
-            Fault::KillServer if self.is_kafka => KILLED_KAFKA,
-            fault => fault.mean(),
-        };
         let most = self.time / 3;
-        mean.min(most).mul_f64(random.random_range(0.5..1.5))
+        fault.mean().min(most).mul_f64(random.random_range(0.5..1.5))
     }
 
     /// The faults that are due. Each gets its next time.
@@ -181,8 +170,7 @@ mod tests {
         for seed in 0..50 {
             let mut random = SmallRng::seed_from_u64(seed);
             let (time, begun) = (Duration::from_mins(2), Instant::now());
-            let engine = EngineChoice::Nats("nats".into());
-            let mut schedule = Schedule::new(&Fault::ALL, time, &engine, begun, &mut random);
+            let mut schedule = Schedule::new(&Fault::ALL, time, begun, &mut random);
             let mut taken: Vec<_> = (0..120)
                 .flat_map(|second| schedule.take(begun + Duration::from_secs(second), &mut random))
                 .collect();
@@ -199,7 +187,6 @@ mod tests {
         let schedule = Schedule::new(
             &[Fault::PutBack, Fault::StopReplica, Fault::Cut],
             time,
-            &EngineChoice::Nats("nats".into()),
             Instant::now(),
             &mut random,
         );
