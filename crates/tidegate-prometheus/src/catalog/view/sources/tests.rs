@@ -220,3 +220,43 @@ fn a_gauge_that_ended_before_the_scrapes_failed_is_not_missing() {
         assert!(counts(&view, "waiting", now).is_empty());
     }
 }
+
+#[test]
+fn a_scrape_that_fails_between_two_reads_is_found() {
+    let (view, shared) = view();
+    let table = table(&shared);
+    scrape(&table, &A, Some(5), START);
+    scrape(&table, &B, Some(7), START);
+    let query = Query::parse("sum(waiting)").unwrap();
+    view.refresh(START, &view.selections_with_sources(&query));
+    let now = START + SECOND;
+    scrape(&table, &A, None, now);
+    // It has read `up` before, and reads the gauges now.
+    view.refresh(now, &query.selections());
+    let levels = view.levels(&query, now);
+    let counts = levels.iter().map(|level| (level.reporting, level.expected));
+    assert_eq!(counts.collect::<Vec<_>>(), [(1, 2)]);
+    let now = now + SECOND;
+    scrape(&table, &B, None, now);
+    view.refresh(now, &query.selections());
+    let evaluation = view.sources_of(&query, now);
+    assert_eq!((evaluation.sources.len(), evaluation.failed.len()), (0, 2));
+}
+
+#[test]
+fn a_target_that_is_back_between_two_reads_is_missing_in_the_first() {
+    let (view, shared) = view();
+    let table = table(&shared);
+    scrape(&table, &A, Some(5), START);
+    scrape(&table, &B, Some(7), START);
+    let query = Query::parse("sum(waiting)").unwrap();
+    view.refresh(START, &view.selections_with_sources(&query));
+    let now = START + SECOND;
+    scrape(&table, &A, None, now);
+    view.refresh(now, &view.selections_with_sources(&query));
+    // The gauges that were read do not have it.
+    scrape(&table, &A, Some(6), now + SECOND);
+    let levels = view.levels(&query, now + SECOND);
+    let counts = levels.iter().map(|level| (level.reporting, level.expected));
+    assert_eq!(counts.collect::<Vec<_>>(), [(1, 2)]);
+}
