@@ -29,7 +29,7 @@ const PATIENCE: u32 = 5;
 #[derive(Clone)]
 pub(super) struct WatchedFiles {
     regular: Vec<PathBuf>,
-    /// Pipes, such as `/dev/fd/63` of `<(...)`, and devices. They can't be read again, so they are not watched.
+    /// Pipes, such as `/dev/fd/63` of `<(...)`, and devices. No reload reads them again, so they are not watched.
     others: Vec<PathBuf>,
 }
 
@@ -82,7 +82,7 @@ pub(super) fn log_watch(files: &WatchedFiles, shared: &Shared) {
     if !files.others.is_empty() {
         tracing::warn!(
             files = listed(&files.others),
-            "`--watch-config` does not watch these: they are not regular files"
+            "these are not regular files: `--watch-config` does not watch them, and reloads fail because of them"
         );
     }
     let rules = shared.parts.get(NewestRules::default).0.get();
@@ -107,7 +107,7 @@ struct Seen {
     /// The keys of the configuration's files.
     files: ContentKeys,
     rules: ContentKeys,
-    /// Files of the configuration that are now pipes, devices or directories. A reload would wait for the writer of a pipe.
+    /// Files of the configuration that are now pipes, devices or directories. A reload would refuse them.
     not_regular: Vec<PathBuf>,
 }
 
