@@ -39,7 +39,8 @@ struct ReadConfig {
     loaded: Loaded,
     /// The paths of components that can't listen at the same time as those that run.
     clashes: Vec<[String; 2]>,
-    rules: RuleContents,
+    /// `None`: nobody watches them.
+    rules: Option<RuleContents>,
 }
 
 impl Reloader<'_> {
@@ -57,13 +58,13 @@ impl Reloader<'_> {
         let args = self.args.clone()?;
         tracing::info!(cause, "reading the configuration again");
         let listening = self.loaded.listening();
-        let level = self.loaded.level();
+        let (level, shared) = (self.loaded.level(), self.shared.clone());
         let check = move || -> Result<_, String> {
             let mut loaded = load::check_again(&args).into_loaded()?;
             loaded.override_level(level);
             Ok(ReadConfig {
                 clashes: listening.clashes(&loaded.listening()),
-                rules: RuleContents::of(&loaded.plan),
+                rules: RuleContents::of(&loaded.plan, &shared),
                 loaded,
             })
         };
@@ -152,7 +153,9 @@ impl Reloader<'_> {
             clashes,
             rules,
         } = read;
-        rules.watch(&self.shared);
+        if let Some(rules) = rules {
+            rules.watch(&self.shared);
+        }
         let applied = running.reload(&self.loaded.plan, &loaded.plan, &clashes).await;
         let mut changes = applied.map_err(|error| match error {
             ReloadError::Build(errors) => loaded.build_failed_text(errors),
