@@ -365,7 +365,8 @@ impl Api {
                 && answers.iter().all(|answer| answer.state.is_unusable())
             {
                 return Err(ApiFailure::execution(format!(
-                    "the composite `{name}` is {} and has no value; use `or` or `absent` to give one",
+                    "the composite `{name}` is {} and has no value, so the query has no value now; check that its sources \
+                     run and reach the gateway (`tidegate explain` lists those that do not report)",
                     states.into_iter().collect::<Vec<_>>().join(", ")
                 )));
             }

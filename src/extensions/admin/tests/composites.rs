@@ -123,6 +123,11 @@ async fn a_composite_without_a_value_is_an_error_without_a_fallback() {
     assert_eq!((status, &answer["status"]), (422, &json!("error")));
     let why = answer["error"].as_str().unwrap();
     assert!(why.contains("the composite `xfer_time_avg` is absent"), "{why}");
+    // A fallback would hide dead servers.
+    assert!(
+        why.contains("check that its sources run") && !why.contains("`or`"),
+        "{why}"
+    );
     assert_eq!(
         ask(&admin, "xfer_time_avg or vector(0)").await.1["data"]["result"][0]["value"][1],
         "0"

@@ -11,7 +11,7 @@ use tidegate_promql::{Labels, Millis, NAME, Query, Selection};
 use super::entry::{Number, SeriesEntry, ViewPass};
 use super::shared::SharedState;
 use super::state::ViewState;
-use super::{View, millis};
+use super::{View, max_past_bytes_within, millis};
 use crate::labels::{instance, job};
 use tidegate_pipeline::component::{Evaluation, SelectedSource};
 
@@ -71,6 +71,10 @@ impl View {
     /// Forgets the ended levels of targets whose scrapes succeed, where no past is kept.
     pub(super) fn attend_ended(&self, now: UnixNanos) {
         let time = millis(clock::wall(now));
+        if !self.has_past() {
+            // The limit may have changed.
+            self.bound_past(max_past_bytes_within(self.memory.limit()));
+        }
         if self.state().shared.ended.attend(time) {
             return;
         }
@@ -186,7 +190,7 @@ impl ViewState {
             return;
         }
         let failed = self.failed(ups);
-        self.shared.ended.forget(now, |source| failed.contains(source));
+        self.shared.forget_ended(now, |source| failed.contains(source));
     }
 
     /// The targets whose last scrape failed. `ups`: how their gauge is called.
@@ -260,7 +264,7 @@ impl SeriesEntry {
         }
         for number in &self.numbers {
             let source = key(&number.labels, &self.series.resource);
-            shared.ended.add(number.labels.clone(), source, now);
+            shared.add_ended(number.labels.clone(), source, now);
         }
     }
 
