@@ -129,7 +129,11 @@ fn streams_that_end_and_return_go_back_to_their_series() {
     for user in [2, 3, 0, 1] {
         report(&table, ("c", COUNTER), user, NOW + 3, 11);
     }
-    assert_eq!(sums(&table)["c"], (1, 44), "the overflow series counts as one of two");
+    assert_eq!(
+        sums(&table)["c"],
+        (1, 44),
+        "the overflow series counts as one of two"
+    );
 }
 
 #[test]
