@@ -173,6 +173,7 @@ impl Directories {
         let bytes = self.bytes();
         self.kept.set_used(bytes);
         if is_due {
+            self.open.values().for_each(Cells::note_whether_gone);
             self.fold();
             self.record_metrics();
         }
@@ -200,7 +201,7 @@ impl Directories {
                 continue;
             }
             let opened = if self.kept.take(directory::empty(&path), now) {
-                Cells::open(&path, self.config.limits(), self.receiver.clone(), &self.starts)
+                Cells::open(&path, &self.config, self.receiver.clone(), &self.starts)
                     .map_err(|error| error.to_string())
             } else {
                 Err(kept::no_room(&path))
