@@ -5,13 +5,13 @@
 //! A directory is one source. Its lease says whether one of its processes lives: so the silence of a living process means that
 //! nothing has changed. All series are sent again at an interval, because exporters drop series that they do not receive.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use tidegate_cells::{Directory, Error, FamilySpec, FamilyValues, Follower, Problem, Refused, Value as Cell};
-use tidegate_engine::{Lease, Point, Series, Value};
+use tidegate_engine::{Attributes, Lease, Point, Series, Value};
 
 use super::config::ShmConfig;
 use super::series;
@@ -44,6 +44,8 @@ pub(super) struct Cells {
     repeats: Repeats,
     /// By the numbers of families and series in what the follower has merged.
     known: Vec<Vec<KnownSeries>>,
+    /// The names that several families have, with the forms of these.
+    conflicts: BTreeMap<String, Vec<String>>,
     /// The series to send.
     due: BTreeSet<(usize, usize)>,
     /// Series that have gone, of which that is still to be said.
@@ -72,6 +74,8 @@ struct Repeats {
 struct KnownSeries {
     series: Arc<Series>,
     sent: Option<Cell>,
+    /// A series of an earlier family has the same identity, so this one is not sent.
+    is_hidden: bool,
 }
 
 /// Counts over all directories of a receiver.
@@ -133,6 +137,7 @@ impl Cells {
                 next: None,
             },
             known: Vec::new(),
+            conflicts: BTreeMap::new(),
             due: BTreeSet::new(),
             ended: Vec::new(),
             start: starts.of(path),
@@ -147,6 +152,32 @@ impl Cells {
     /// The approximate memory, in bytes.
     pub(super) fn bytes(&self) -> usize {
         empty(&self.path) + self.follower.bytes() + self.of_series + self.of_problems
+    }
+
+    /// The attributes of its source. `None`: it has no series.
+    pub(super) fn source(&self) -> Option<&Attributes> {
+        let known = self.known.iter().flatten().next()?;
+        Some(&known.series.resource.attributes)
+    }
+
+    /// Some of the metrics on whose form its processes disagree, for people.
+    pub(super) fn conflicts(&self) -> impl Iterator<Item = String> {
+        /// Metrics of a directory, and forms of a metric.
+        const MOST: usize = 5;
+        let path = self.path.display();
+        self.conflicts.iter().take(MOST).map(move |(name, forms)| {
+            let forms: Vec<_> = forms.iter().take(MOST).map(String::as_str).collect();
+            format!(
+                "{path}: `{name}` is {}: the values are not added up, and one series may hide another. Let all processes \
+                 of the directory use one instrument, mode and unit, or other names",
+                forms.join(", and ")
+            )
+        })
+    }
+
+    /// The number of these metrics.
+    pub(super) fn conflicting_families(&self) -> usize {
+        self.conflicts.len()
     }
 
     /// Sends what has changed, and at intervals also what has not. It accepts new series of the files as far as there is room.
@@ -285,7 +316,8 @@ impl Cells {
         let resource = series::resource(&self.path, self.follower.resource());
         let is_same_resource = |known: &KnownSeries| known.series.resource.attributes == resource.attributes;
         let mut before: HashMap<_, KnownSeries> = HashMap::new();
-        for known in std::mem::take(&mut self.known).into_iter().flatten() {
+        let known = std::mem::take(&mut self.known).into_iter().flatten();
+        for known in known.filter(|known| !known.is_hidden) {
             if is_same_resource(&known) {
                 _ = before.insert(key(&known.series), known);
             } else {
@@ -293,16 +325,29 @@ impl Cells {
             }
         }
         self.due.clear();
+        self.conflicts = series::conflicts(&self.follower.merged().families);
+        // Equal series can only be those of families with one name.
+        let mut shown = HashSet::new();
         let mut bytes = 0;
         for (family_at, family) in self.follower.merged().families.iter().enumerate() {
             let metric = series::metric(&family.spec);
+            let is_contested = self.conflicts.contains_key(&family.spec.name);
             let mut all = Vec::with_capacity(family.series.len());
             for (series_at, found) in family.series.iter().enumerate() {
                 let series = series::series(&resource, &metric, &found.labels);
-                let known = before
-                    .remove(&key(&series))
-                    .unwrap_or(KnownSeries { series, sent: None });
-                if known.sent.as_ref() != Some(&found.value) {
+                let is_hidden = is_contested && !shown.insert(key(&series));
+                let before = if is_hidden {
+                    None
+                } else {
+                    before.remove(&key(&series))
+                };
+                let (series, sent) = before.map_or((series, None), |before| (before.series, before.sent));
+                let known = KnownSeries {
+                    series,
+                    sent,
+                    is_hidden,
+                };
+                if !is_hidden && known.sent.as_ref() != Some(&found.value) {
                     self.due.insert((family_at, series_at));
                 }
                 bytes += series::bytes(&known.series, &family.spec.kind);
@@ -325,8 +370,10 @@ impl Cells {
         }
         while !self.due.is_empty() {
             let some: Vec<_> = self.due.iter().take(PUSH_POINTS).copied().collect();
-            let points = some.iter().filter_map(|place| self.newest(*place));
-            push(entry, points.collect(), &self.lease)?;
+            let points: Vec<_> = some.iter().filter_map(|place| self.newest(*place)).collect();
+            if !points.is_empty() {
+                push(entry, points, &self.lease)?;
+            }
             for place in some {
                 self.due.remove(&place);
                 self.mark_sent(place);
@@ -337,6 +384,9 @@ impl Cells {
 
     fn newest(&self, (family, series): (usize, usize)) -> Option<Point> {
         let known = self.known.get(family)?.get(series)?;
+        if known.is_hidden {
+            return None;
+        }
         let (spec, cell) = self.found(family, series)?;
         Some(self.point(&known.series, series::value(cell, &spec.kind)))
     }
