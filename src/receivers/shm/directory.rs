@@ -64,8 +64,8 @@ pub(super) struct Cells {
 /// When series are sent again although they did not change.
 struct Repeats {
     interval: Duration,
-    /// When the next round begins. `None`: nothing was sent yet.
-    due: Option<Instant>,
+    /// When the last round began. `None`: nothing was sent yet.
+    begun: Option<Instant>,
     /// The next series of the round that goes on.
     next: Option<(usize, usize)>,
 }
@@ -133,7 +133,7 @@ impl Cells {
             is_alive: false,
             repeats: Repeats {
                 interval: config.refresh,
-                due: None,
+                begun: None,
                 next: None,
             },
             known: Vec::new(),
@@ -211,7 +211,7 @@ impl Cells {
             if self.lease.is_ended() {
                 self.lease = new_lease(self.term);
             }
-            if self.repeats.due.is_some() {
+            if self.repeats.begun.is_some() {
                 // Components may have forgotten the source, and its values may be as before.
                 self.repeats.next = Some((0, 0));
             }
@@ -229,10 +229,14 @@ impl Cells {
 
     /// Makes further series due that did not change: at most a push of them.
     fn add_repeats(&mut self, now: Instant) {
-        let Repeats { interval, due, next } = &mut self.repeats;
-        let begin = due.get_or_insert(now + *interval);
-        if now >= *begin {
-            *begin = now + *interval;
+        let Repeats {
+            interval,
+            begun,
+            next,
+        } = &mut self.repeats;
+        let begun = begun.get_or_insert(now);
+        if now.saturating_duration_since(*begun) >= *interval {
+            *begun = now;
             *next = Some((0, 0));
         }
         let Some((mut family, mut series)) = next.take() else {
