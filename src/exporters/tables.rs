@@ -5,7 +5,7 @@
 use std::sync::{Arc, Once};
 
 use parking_lot::Mutex;
-use tidegate_engine::{Data, Key, Limits, Outcome, Point, PointSample, Rule, Series, Session, Table};
+use tidegate_engine::{Data, Key, Lease, Limits, Outcome, Point, PointSample, Rule, Series, Session, Table};
 use tokio::sync::watch;
 
 use crate::batch::wire::{
@@ -204,7 +204,7 @@ impl TableSink {
             return self.ledger.absorb(batch.items());
         }
         match batch.payload {
-            Payload::Points(points) => self.observe(&points.points, flow),
+            Payload::Points(points) => self.observe(&points.points, batch.lease, flow),
             Payload::Events(events) => {
                 let absorbed = self.tables.receiving().absorb(&events);
                 self.ledger.absorb(absorbed.absorbed);
@@ -218,9 +218,9 @@ impl TableSink {
         }
     }
 
-    fn observe(&self, points: &[Point], flow: &mut Flow) {
+    fn observe(&self, points: &[Point], lease: Option<Arc<Lease>>, flow: &mut Flow) {
         let own = self.tables.receiving();
-        let mut session = own.session(unix_now());
+        let mut session = own.session(unix_now()).of_leased(lease);
         for point in points {
             let taken = self.first.as_ref().and_then(|first| {
                 let sample = PointSample {

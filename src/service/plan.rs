@@ -2,7 +2,7 @@
 
 //! A configuration resolved to factories and settings, from which `builder` builds the components.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::time::{Duration, SystemTime};
 
 use crate::batch::Signal;
@@ -15,7 +15,9 @@ use crate::component::{
 use crate::config::{
     Class, Component, ComponentId, Decode, Document, Node, PipelineId, Problems, Reference, Span,
 };
+use crate::exporters::prometheus::config::PrometheusExporterConfig;
 use crate::extensions::rules::RuleFiles;
+use crate::receivers::shm::config::ShmConfig;
 use crate::{connectors, exporters, extensions, processors, receivers, telemetry};
 
 /// The default time limit of a stop: within the 30 s that Kubernetes grants, with a margin for slow exits.
@@ -94,6 +96,7 @@ impl Plan {
         plan.check_signals(document, cx);
         plan.check_shown(document, cx);
         plan.check_levels(cx);
+        plan.check_refresh(cx);
         super::outputs::check(&plan, document, cx);
         Some(plan)
     }
@@ -201,6 +204,43 @@ impl Plan {
         }
     }
 
+    /// Warns of exporters that drop series before the `shm` receiver of their pipeline sends them again. `aggregate` has a table
+    /// of its own, whose series do not expire in the exporter.
+    fn check_refresh(&self, cx: &mut Problems) {
+        let is_aggregate = |id: &ComponentId| {
+            let planned = self.processors.get(id);
+            planned.is_some_and(|planned| planned.factory.kind == processors::aggregate::FACTORY.kind)
+        };
+        let mut warned = BTreeSet::new();
+        for pipeline in &self.pipelines {
+            let of_cells = pipeline.receivers.iter().filter_map(|id| self.receivers.get(id));
+            let of_cells = of_cells.filter(|planned| planned.factory.kind == receivers::shm::FACTORY.kind);
+            let refresh = of_cells
+                .map(|planned| planned.settings.get::<ShmConfig>().refresh)
+                .max();
+            let Some(refresh) = refresh.filter(|_| !pipeline.processors.iter().any(is_aggregate)) else {
+                continue;
+            };
+            let least = refresh.saturating_mul(2);
+            for id in &pipeline.exporters {
+                let pages = self.exporters.get(id);
+                let Some(page) =
+                    pages.filter(|planned| planned.factory.kind == exporters::prometheus::FACTORY.kind)
+                else {
+                    continue;
+                };
+                let config = page.settings.get::<PrometheusExporterConfig>();
+                if config.metric_expiration < least && warned.insert(id) {
+                    cx.at(page.options.child("metric_expiration"))
+                        .help(format!("set `metric_expiration` to at least {least:?}"))
+                        .warning(format!(
+                            "`shm` sends unchanged series every {refresh:?}: the exporter may drop them before"
+                        ));
+                }
+            }
+        }
+    }
+
     fn signals(&self, id: &ComponentId) -> Option<(&'static str, &'static [(Signal, Stability)])> {
         fn of<B>(planned: &Planned<Factory<B>>) -> (&'static str, &'static [(Signal, Stability)]) {
             (planned.factory.kind, planned.factory.stability)
@@ -279,6 +319,27 @@ fn spans(document: &Document) -> HashMap<(Class, ComponentId), Span> {
 mod tests {
     use crate::commands::load;
     use crate::config::Loader;
+
+    #[test]
+    fn series_that_expire_before_cells_are_sent_again_are_warnings() {
+        let warnings = |refresh: &str, processors: &str, expiration: &str| {
+            let yaml = format!(
+                "yaml:
+receivers: {{shm: {{refresh: {refresh}}}}}
+processors: {{aggregate: {{rules: [{{match: {{name: '*'}}, without: []}}]}}}}
+exporters: {{prometheus: {{endpoint: 'localhost:9464', metric_expiration: {expiration}}}}}
+service: {{pipelines: {{metrics: {{receivers: [shm], processors: [{processors}], exporters: [prometheus]}}}}}}"
+            );
+            let checked = load::check_loader(Loader::default().config(&yaml));
+            let problems = checked.problems.to_string();
+            assert!(checked.plan.is_some(), "{problems}");
+            problems.matches("may drop them before").count()
+        };
+        assert_eq!(warnings("60s", "", "2m"), 0);
+        assert_eq!(warnings("60s", "", "119s"), 1);
+        assert_eq!(warnings("10m", "", "5m"), 1);
+        assert_eq!(warnings("10m", "aggregate", "5m"), 0);
+    }
 
     #[test]
     fn log_levels_of_components_that_do_not_exist_are_warnings() {

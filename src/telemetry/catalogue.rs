@@ -255,6 +255,7 @@ pub(super) const CATALOGUE: &[Described] = metrics_table! {
     Basic Counter "tidegate_scrape_failures_total" ["{scrape}"] "Scrapes that failed, by reason.";
     Normal Counter "tidegate_scrape_dropped_points_total" ["{datapoint}"] "Samples dropped from accepted pages, by reason.";
     Normal Counter "tidegate_scrape_discovery_failures_total" ["{failure}"] "Discoveries of targets that failed, by mechanism.";
+    Normal Gauge "tidegate_shm_conflicts" ["{conflict}"] "Directories of cells with equal resources, and metrics on whose form the processes of a directory disagree, by reason.";
     Normal Gauge "tidegate_shm_directories" ["{directory}"] "Directories of cells that are read.";
     Normal Gauge "tidegate_shm_processes" ["{process}"] "Processes whose cells are read, by state.";
     Normal Gauge "tidegate_shm_refused" ["{file}"] "Files of cells that are refused now, by reason.";

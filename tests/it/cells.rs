@@ -7,7 +7,7 @@ use std::path::Path;
 use tempfile::TempDir;
 use tidegate_cells::{FamilySpec, GaugeMode, Kind, Options, Store};
 
-use super::kit::{Gateway, SOON, free_port, http, wait_for};
+use super::kit::{Gateway, SOON, free_port, http, wait_for, wait_until};
 
 fn gateway(directory: &Path, scrape: u16) -> Gateway {
     Gateway::start(&format!(
@@ -158,6 +158,69 @@ fn reloads_of_the_receiver_count_every_request_once() {
     let log = gateway.stop();
     let rebuilt = log.matches("rebuilt receivers::shm").count() as u64;
     assert_eq!(rebuilt, RELOADS, "{log}");
+}
+
+#[test]
+fn a_quiet_process_is_fresh_until_its_end_and_its_series_stay() {
+    let cells = TempDir::new().expect("a temporary directory");
+    let (scrape, admin) = (free_port(), free_port());
+    let gateway = Gateway::start(&format!(
+        "extensions:
+  admin: {{endpoint: '127.0.0.1:{admin}'}}
+receivers:
+  shm: {{directories: ['{}'], scan_interval: 20ms, refresh: 200ms}}
+processors:
+  composite:
+    composites:
+      - {{name: level, metric: queue, function: last, across: sum}}
+      - {{name: speed, metric: requests, function: rate, window: 1s}}
+      - {{name: doubled, expr: '2 * sum(requests_total)'}}
+exporters:
+  prometheus: {{endpoint: '127.0.0.1:{scrape}', metric_expiration: 1s}}
+service:
+  extensions: [health_check, admin]
+  pipelines:
+    metrics: {{receivers: [shm], processors: [composite], exporters: [prometheus]}}
+",
+        cells.path().display()
+    ));
+    let store = worker(cells.path());
+    work(&store, 3, 4.0, &[]);
+    let wait_for_states = |state: &str| {
+        for name in ["level", "speed", "doubled"] {
+            wait_until(SOON, &format!("{name} is {state}"), || {
+                let page = http::get(admin, &format!("/api/v1/composites/{name}")).expect("a page");
+                page.json()[0]["state"] == state
+            });
+        }
+    };
+    // The series are sent again for twice as long as the exporter keeps them.
+    let wait_for_repeats = || {
+        let sent = || gateway.own_metric("otelcol_receiver_accepted_metric_points", &["receiver=\"shm\""]);
+        let before = sent();
+        wait_until(SOON, "the series come again", || sent() >= before + 30.0);
+    };
+    let labels = "instance=\"\",job=\"llm\"";
+    let total = format!("requests_total{{{labels},model=\"m\"}} 3");
+    wait_for_states("fresh");
+    wait_for_repeats();
+    shows(scrape, &[&total, &format!("queue{{{labels}}} 4")]);
+    wait_for_states("fresh");
+
+    drop(store);
+    wait_for_states("stale");
+    wait_for_repeats();
+    shows(scrape, &[&total]);
+    wait_for_states("stale");
+
+    let _again = worker(cells.path());
+    for name in ["speed", "doubled"] {
+        wait_until(SOON, &format!("{name} is fresh again"), || {
+            let page = http::get(admin, &format!("/api/v1/composites/{name}")).expect("a page");
+            page.json()[0]["state"] == "fresh"
+        });
+    }
+    gateway.stop();
 }
 
 #[test]

@@ -229,6 +229,42 @@ proptest! {
 }
 
 #[test]
+fn other_units_and_modes_stay_families_of_their_own() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = || Store::create(directory.path(), Options::default()).unwrap();
+    let (one, other) = (store(), store());
+    let set = |store: &Store, name: &str, unit: &str, mode: GaugeMode, value: f64| {
+        let spec = FamilySpec::new(name, Kind::Gauge(mode)).unit(unit);
+        let family = store.family(&spec).unwrap();
+        family.with(&[]).float().unwrap().set(value);
+    };
+    set(&one, "age", "s", GaugeMode::Sum, 1.0);
+    set(&other, "age", "ms", GaugeMode::Sum, 2.0);
+    set(&one, "depth", "", GaugeMode::LiveSum, 3.0);
+    set(&other, "depth", "", GaugeMode::Max, 4.0);
+    set(&one, "same", "s", GaugeMode::Sum, 5.0);
+    set(&other, "same", "s", GaugeMode::Sum, 6.0);
+    let found = scan(directory.path());
+    let mut values = Vec::new();
+    for family in &found.merged.families {
+        for series in &family.series {
+            if let Value::Gauge { value, .. } = series.value {
+                values.push((family.spec.name.as_str(), family.spec.unit.as_str(), value));
+            }
+        }
+    }
+    values.sort_by(|a, b| a.2.total_cmp(&b.2));
+    let expected = [
+        ("age", "s", 1.0),
+        ("age", "ms", 2.0),
+        ("depth", "", 3.0),
+        ("depth", "", 4.0),
+        ("same", "s", 11.0),
+    ];
+    assert_eq!(values, expected);
+}
+
+#[test]
 fn histograms_of_other_bounds_meet_at_those_they_share() {
     let directory = tempfile::tempdir().unwrap();
     let observe = |bounds: &[f64], values: &[f64]| {

@@ -17,6 +17,7 @@ pub struct Lease {
     term_ns: u64,
     touched: AtomicU64,
     lost_at: AtomicU64,
+    suspended: AtomicBool,
     ended: AtomicBool,
 }
 
@@ -27,6 +28,7 @@ impl Lease {
             term_ns: nanos(term),
             touched: AtomicU64::new(now),
             lost_at: AtomicU64::new(0),
+            suspended: AtomicBool::new(false),
             ended: AtomicBool::new(false),
         }
     }
@@ -34,6 +36,12 @@ impl Lease {
     /// The source is alive now.
     pub fn touch(&self, now: UnixNanos) {
         self.touched.fetch_max(now, Relaxed);
+        self.suspended.store(false, Relaxed);
+    }
+
+    /// The source is dead now. It stays expected, and the next touch makes it alive again.
+    pub fn suspend(&self) {
+        self.suspended.store(true, Relaxed);
     }
 
     /// The source has ended itself (or was seen to be dead): its state is folded at the next sweep.
@@ -62,9 +70,19 @@ impl Lease {
         self.ended.load(Relaxed)
     }
 
-    /// Whether the source is neither gone permanently nor overdue.
+    /// Whether the receiver has seen that the source is dead, for now or permanently.
+    pub fn is_dead(&self) -> bool {
+        self.suspended.load(Relaxed) || self.is_ended()
+    }
+
+    /// The longest time between two touches of a source that is alive, in nanoseconds.
+    pub fn term_ns(&self) -> u64 {
+        self.term_ns
+    }
+
+    /// Whether the source is neither dead nor overdue.
     pub fn is_alive(&self, now: UnixNanos) -> bool {
-        !self.is_ended() && now.saturating_sub(self.touched()) <= self.term_ns
+        !self.is_dead() && now.saturating_sub(self.touched()) <= self.term_ns
     }
 }
 
@@ -112,7 +130,13 @@ mod tests {
         lease.touch(120);
         lease.touch(90);
         assert!(lease.is_alive(130));
+        lease.suspend();
+        assert!(!lease.is_alive(120) && lease.is_dead() && !lease.is_ended());
+        lease.touch(125);
+        assert!(lease.is_alive(120) && !lease.is_dead());
         lease.end();
         assert!(!lease.is_alive(120));
+        lease.touch(126);
+        assert!(lease.is_dead() && lease.is_ended());
     }
 }

@@ -4,11 +4,20 @@
 
 use std::sync::Arc;
 
-use tidegate_engine::{Events, Point, Rule, Session, Table, UnixNanos};
+use tidegate_engine::{Events, Lease, Point, Rule, Session, Table, UnixNanos};
 
 use crate::batch::wire::points::{self, PointVisitor, WirePoint};
 use crate::batch::{Encoded, Payload, Points};
 use crate::component::{Flow, Ledger, Reason, unix_now};
+
+/// What is known of the points of a batch beside their contents.
+#[derive(Clone, Default)]
+pub(super) struct Origin {
+    /// Whether they are contents of a table.
+    pub(super) is_snapshot: bool,
+    /// The lease of their source.
+    pub(super) lease: Option<Arc<Lease>>,
+}
 
 /// The table and its rules.
 pub(super) struct Absorber {
@@ -36,13 +45,12 @@ impl Absorber {
         }
     }
 
-    /// Absorbs the part that rules take, as of `now`. Returns the part that passes. `is_snapshot`: the points are contents
-    /// of a table.
+    /// Absorbs the part that rules take, as of `now`. Returns the part that passes.
     pub(super) fn take(
         &self,
         payload: &Payload,
         now: UnixNanos,
-        is_snapshot: bool,
+        origin: Origin,
         ledger: &Ledger,
         flow: &mut Flow,
     ) -> Option<Payload> {
@@ -63,7 +71,8 @@ impl Absorber {
                 }))
             }
             Payload::Points(points) => {
-                let mut session = self.table.session(now).of_snapshot(is_snapshot);
+                let Origin { is_snapshot, lease } = origin;
+                let mut session = self.table.session(now).of_snapshot(is_snapshot).of_leased(lease);
                 let passes = |point: &Point| {
                     let outcome = session.observe(point);
                     ledger.count_outcome(outcome, &point.series.metric.name, flow)

@@ -26,7 +26,7 @@ use tokio::sync::oneshot;
 use tracing::{info, warn};
 
 use super::super::state_log::{NoSpace, OpenedIn, StateLog};
-use super::absorber::Absorber;
+use super::absorber::{Absorber, Origin};
 use crate::batch::{Batch, Encoded, Payload, Signal};
 use crate::component::{ComponentError, Context, Flow, Ledger, PushAnswer, Reason, Refused, unix_now};
 
@@ -99,13 +99,18 @@ impl Journal {
         let items = batch.items() - passes;
         let now = unix_now();
         let (state, payload) = (self.state.clone(), batch.payload.clone());
+        let origin = Origin {
+            is_snapshot: false,
+            lease: batch.lease.clone(),
+        };
         let answer = flow.is_waited_for().then(|| {
             let (answer, result) = oneshot::channel();
             flow.wait_for(result);
             answer
         });
         let Some(store) = self.log.store() else {
-            self.state.kept(Err(NotKept::Closed), &payload, now, answer);
+            self.state
+                .kept(Err(NotKept::Closed), (&payload, origin), now, answer);
             return rest;
         };
         store.append(Append {
@@ -114,7 +119,7 @@ impl Journal {
             payload: to_bytes(&batch.payload, clock::wall(now)),
             purpose: Purpose::State,
             done: Some(Done(Box::new(move |kept| {
-                state.kept(kept, &payload, now, answer);
+                state.kept(kept, (&payload, origin), now, answer);
             }))),
             share,
         });
@@ -154,7 +159,7 @@ impl JournaledState {
     fn kept(
         &self,
         kept: Result<(), NotKept>,
-        payload: &Payload,
+        (payload, origin): (&Payload, Origin),
         now: UnixNanos,
         answer: Option<oneshot::Sender<PushAnswer>>,
     ) {
@@ -167,7 +172,7 @@ impl JournaledState {
             // Without a promise to store, data stays in memory if the disk fails and memory allows.
             (Ok(()), _) | (Err(_), None) => {
                 // The part that passes has passed already.
-                self.absorber.take(payload, now, false, &self.ledger, &mut flow);
+                self.absorber.take(payload, now, origin, &self.ledger, &mut flow);
                 Ok(flow.outcome())
             }
         };
@@ -200,7 +205,8 @@ impl JournaledState {
             _ => return None,
         };
         let absorber = &self.absorber;
-        absorber.take(&payload, now, false, &Ledger::default(), &mut Flow::default());
+        let origin = Origin::default();
+        absorber.take(&payload, now, origin, &Ledger::default(), &mut Flow::default());
         source
             .into_iter()
             .for_each(|source| absorber.table.let_go(source));

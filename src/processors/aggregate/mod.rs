@@ -18,7 +18,7 @@ use std::time::Instant;
 use async_trait::async_trait;
 use tidegate_engine::{Overflow, Pattern, Rule, Stats, Table};
 
-use self::absorber::Absorber;
+use self::absorber::{Absorber, Origin};
 use self::config::AggregateConfig;
 use self::journal::Journal;
 use super::emit::{Emitter, Ticker};
@@ -249,8 +249,11 @@ impl Consumer for Aggregate {
         let rest = match &self.journal {
             Some(journal) => journal.take(&batch, flow),
             None => self.with_absorber(|absorber| {
-                let is_snapshot = batch.snapshot_of.is_some();
-                absorber.take(&batch.payload, unix_now(), is_snapshot, &self.ledger, flow)
+                let origin = Origin {
+                    is_snapshot: batch.snapshot_of.is_some(),
+                    lease: batch.lease.clone(),
+                };
+                absorber.take(&batch.payload, unix_now(), origin, &self.ledger, flow)
             }),
         };
         if let Some(rest) = rest {

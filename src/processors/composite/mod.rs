@@ -149,16 +149,19 @@ impl Composites {
         })
     }
 
-    fn observe(&self, payload: &Payload) {
+    fn observe(&self, batch: &Batch) {
         let now = unix_now();
         // At the start no data comes yet: windows are restored, receivers start later, and senders connect again. Until the first
         // batch, a group can only be a restored one. It is partial, because no source of it has reported.
         self.first_batch.call_once(|| {
             self.set.list().iter().for_each(|one| one.observes_from(now));
         });
-        match payload {
+        match &batch.payload {
             Payload::Events(events) => self.set.observe_events(events),
-            Payload::Points(points) => self.set.observe_all(&points.points, now),
+            Payload::Points(points) => match &batch.lease {
+                Some(lease) => self.set.observe_leased(&points.points, lease, now),
+                None => self.set.observe_all(&points.points, now),
+            },
             Payload::Encoded(encoded) => {
                 // Components that need the data refuse it if it is unreadable. Here it only passes.
                 let _ = wire::points::visit(encoded, &mut Observing { set: &self.set, now });
@@ -346,7 +349,7 @@ impl Consumer for Composites {
     }
 
     fn consume(&self, batch: Batch, flow: &mut Flow) {
-        self.observe(&batch.payload);
+        self.observe(&batch);
         self.next.consume(batch, flow);
     }
 

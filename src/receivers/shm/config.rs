@@ -21,6 +21,9 @@ crate::options! {
         pub poll_interval: Duration = Duration::from_millis(10),
         /// Interval at which the receiver lists directories and looks for dead processes.
         pub scan_interval: Duration = Duration::from_secs(1),
+        /// Interval at which the receiver sends all series again, also those that did not change. Exporters drop series that
+        /// they do not receive: let their `metric_expiration` be at least twice as long.
+        pub refresh: Duration = Duration::from_secs(60),
         /// Whether the receiver merges the counts of dead processes into one file and removes their files. It
         /// needs write permission.
         pub fold: bool = true,
@@ -39,6 +42,7 @@ impl ShmConfig {
         for (key, interval) in [
             ("poll_interval", self.poll_interval),
             ("scan_interval", self.scan_interval),
+            ("refresh", self.refresh),
         ] {
             if interval < MIN_POLL {
                 cx.at(at.child(key)).error("must be at least 1ms");

@@ -1,21 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
 
 //! One directory: it is read, compared with the sent values, and its changes are sent.
+//!
+//! A directory is one source. Its lease says whether one of its processes lives: so the silence of a living process means that
+//! nothing has changed. All series are sent again at an interval, because exporters drop series that they do not receive.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use tidegate_cells::{
-    Directory, Error, FamilySpec, FamilyValues, Follower, Limits, Problem, Refused, Value as Cell,
-};
-use tidegate_engine::{Point, Series, Value};
+use tidegate_cells::{Directory, Error, FamilySpec, FamilyValues, Follower, Problem, Refused, Value as Cell};
+use tidegate_engine::{Attributes, Lease, Point, Series, Value};
 
+use super::config::ShmConfig;
 use super::series;
 use super::starts::{Start, Starts};
 use crate::batch::{Batch, Points};
-use crate::component::{Entry, wall_now};
+use crate::component::{Entry, unix_now, wall_now};
 use crate::receivers::kept::{self, Kept};
 
 /// A refused push is tried again after this at the earliest; the cells keep the values meanwhile.
@@ -24,13 +26,26 @@ const REFUSED_RETRY: Duration = Duration::from_millis(20);
 /// Points of a push.
 const PUSH_POINTS: usize = 4096;
 
+/// The shortest time after which a directory that nobody reads any more does not count as alive.
+const LEASE: Duration = Duration::from_secs(15);
+
+/// The polls that a lease lasts for at least.
+const LEASE_POLLS: u32 = 3;
+
 /// An open directory.
 pub(super) struct Cells {
     path: PathBuf,
     receiver: Arc<str>,
     follower: Follower,
+    /// Whether one of its processes lives.
+    lease: Arc<Lease>,
+    term: Duration,
+    is_alive: bool,
+    repeats: Repeats,
     /// By the numbers of families and series in what the follower has merged.
     known: Vec<Vec<KnownSeries>>,
+    /// The names that several families have, with the forms of these.
+    conflicts: BTreeMap<String, Vec<String>>,
     /// The series to send.
     due: BTreeSet<(usize, usize)>,
     /// Series that have gone, of which that is still to be said.
@@ -46,10 +61,21 @@ pub(super) struct Cells {
     last_error: Option<String>,
 }
 
+/// When series are sent again although they did not change.
+struct Repeats {
+    interval: Duration,
+    /// When the last round began. `None`: nothing was sent yet.
+    begun: Option<Instant>,
+    /// The next series of the round that goes on.
+    next: Option<(usize, usize)>,
+}
+
 /// A series, and the part of it that the pipelines have accepted.
 struct KnownSeries {
     series: Arc<Series>,
     sent: Option<Cell>,
+    /// A series of an earlier family has the same identity, so this one is not sent.
+    is_hidden: bool,
 }
 
 /// Counts over all directories of a receiver.
@@ -91,15 +117,27 @@ pub(super) fn empty(path: &Path) -> usize {
 impl Cells {
     pub(super) fn open(
         path: &Path,
-        limits: Limits,
+        config: &ShmConfig,
         receiver: Arc<str>,
         starts: &Starts,
     ) -> Result<Self, Error> {
+        let term = LEASE.max(config.poll_interval.saturating_mul(LEASE_POLLS));
+        let lease = new_lease(term);
+        lease.suspend();
         Ok(Self {
             path: path.to_owned(),
             receiver,
-            follower: Follower::new(Directory::open(path, limits)?),
+            follower: Follower::new(Directory::open(path, config.limits())?),
+            lease,
+            term,
+            is_alive: false,
+            repeats: Repeats {
+                interval: config.refresh,
+                begun: None,
+                next: None,
+            },
             known: Vec::new(),
+            conflicts: BTreeMap::new(),
             due: BTreeSet::new(),
             ended: Vec::new(),
             start: starts.of(path),
@@ -116,20 +154,105 @@ impl Cells {
         empty(&self.path) + self.follower.bytes() + self.of_series + self.of_problems
     }
 
-    /// Sends what has changed. It accepts new series of the files as far as there is room.
+    /// The attributes of its source. `None`: it has no series.
+    pub(super) fn source(&self) -> Option<&Attributes> {
+        let known = self.known.iter().flatten().next()?;
+        Some(&known.series.resource.attributes)
+    }
+
+    /// Some of the metrics on whose form its processes disagree, for people.
+    pub(super) fn conflicts(&self) -> impl Iterator<Item = String> {
+        /// Metrics of a directory, and forms of a metric.
+        const MOST: usize = 5;
+        let path = self.path.display();
+        self.conflicts.iter().take(MOST).map(move |(name, forms)| {
+            let forms: Vec<_> = forms.iter().take(MOST).map(String::as_str).collect();
+            format!(
+                "{path}: `{name}` is {}: the values are not added up, and one series may hide another. Let all processes \
+                 of the directory use one instrument, mode and unit, or other names",
+                forms.join(", and ")
+            )
+        })
+    }
+
+    /// The number of these metrics.
+    pub(super) fn conflicting_families(&self) -> usize {
+        self.conflicts.len()
+    }
+
+    /// Sends what has changed, and at intervals also what has not. It accepts new series of the files as far as there is room.
     pub(super) fn poll(&mut self, entry: &Entry, now: Instant, kept: &mut Kept) {
-        if self.retry.is_some_and(|at| now < at) {
-            return;
-        }
         self.follower.limit_files(kept.share_of_a_file());
         let changes = self.follower.look_within(&mut |bytes| kept.take(bytes, now));
         self.report(changes.problems);
+        let was_alive = self.is_alive;
         if changes.all {
+            self.is_alive = self.follower.processes().iter().any(|process| process.alive);
             self.match_series();
         } else {
             self.due.extend(changes.series);
         }
-        self.retry = self.send(entry).err().map(|delay| now + delay);
+        if self.is_alive {
+            self.show_life(was_alive);
+        }
+        if self.retry.is_none_or(|at| now >= at) {
+            self.add_repeats(now);
+            self.retry = self.send(entry).err().map(|delay| now + delay);
+        }
+        // Not before its last counts are sent.
+        if was_alive && !self.is_alive {
+            self.lease.suspend();
+        }
+    }
+
+    /// A process of the directory lives.
+    fn show_life(&mut self, was_alive: bool) {
+        if !was_alive {
+            if self.lease.is_ended() {
+                self.lease = new_lease(self.term);
+            }
+            if self.repeats.begun.is_some() {
+                // Components may have forgotten the source, and its values may be as before.
+                self.repeats.next = Some((0, 0));
+            }
+        }
+        self.lease.touch(unix_now());
+    }
+
+    /// Notes whether the directory is gone, and its source with it.
+    pub(super) fn note_whether_gone(&self) {
+        let is_gone = !self.is_alive && !self.path.try_exists().unwrap_or(true);
+        if is_gone && !self.lease.is_ended() {
+            self.lease.end();
+        }
+    }
+
+    /// Makes further series due that did not change: at most a push of them.
+    fn add_repeats(&mut self, now: Instant) {
+        let Repeats {
+            interval,
+            begun,
+            next,
+        } = &mut self.repeats;
+        let begun = begun.get_or_insert(now);
+        if now.saturating_duration_since(*begun) >= *interval {
+            *begun = now;
+            *next = Some((0, 0));
+        }
+        let Some((mut family, mut series)) = next.take() else {
+            return;
+        };
+        let mut room = PUSH_POINTS;
+        while let Some(known) = self.known.get(family) {
+            let end = known.len().min(series + room);
+            self.due.extend((series..end).map(|series| (family, series)));
+            room -= end.saturating_sub(series);
+            if room == 0 {
+                *next = Some((family, end));
+                return;
+            }
+            (family, series) = (family + 1, 0);
+        }
     }
 
     /// Takes over what dead processes have counted.
@@ -197,7 +320,8 @@ impl Cells {
         let resource = series::resource(&self.path, self.follower.resource());
         let is_same_resource = |known: &KnownSeries| known.series.resource.attributes == resource.attributes;
         let mut before: HashMap<_, KnownSeries> = HashMap::new();
-        for known in std::mem::take(&mut self.known).into_iter().flatten() {
+        let known = std::mem::take(&mut self.known).into_iter().flatten();
+        for known in known.filter(|known| !known.is_hidden) {
             if is_same_resource(&known) {
                 _ = before.insert(key(&known.series), known);
             } else {
@@ -205,16 +329,29 @@ impl Cells {
             }
         }
         self.due.clear();
+        self.conflicts = series::conflicts(&self.follower.merged().families);
+        // Equal series can only be those of families with one name.
+        let mut shown = HashSet::new();
         let mut bytes = 0;
         for (family_at, family) in self.follower.merged().families.iter().enumerate() {
             let metric = series::metric(&family.spec);
+            let is_contested = self.conflicts.contains_key(&family.spec.name);
             let mut all = Vec::with_capacity(family.series.len());
             for (series_at, found) in family.series.iter().enumerate() {
                 let series = series::series(&resource, &metric, &found.labels);
-                let known = before
-                    .remove(&key(&series))
-                    .unwrap_or(KnownSeries { series, sent: None });
-                if known.sent.as_ref() != Some(&found.value) {
+                let is_hidden = is_contested && !shown.insert(key(&series));
+                let before = if is_hidden {
+                    None
+                } else {
+                    before.remove(&key(&series))
+                };
+                let (series, sent) = before.map_or((series, None), |before| (before.series, before.sent));
+                let known = KnownSeries {
+                    series,
+                    sent,
+                    is_hidden,
+                };
+                if !is_hidden && known.sent.as_ref() != Some(&found.value) {
                     self.due.insert((family_at, series_at));
                 }
                 bytes += series::bytes(&known.series, &family.spec.kind);
@@ -231,19 +368,16 @@ impl Cells {
         while !self.ended.is_empty() {
             let some = self.ended.len().min(PUSH_POINTS);
             let ends = self.ended.iter().take(some);
-            push(
-                entry,
-                ends.map(|series| self.point(series, Value::NoRecordedValue))
-                    .collect(),
-            )?;
+            let points = ends.map(|series| self.point(series, Value::NoRecordedValue));
+            push(entry, points.collect(), &self.lease)?;
             self.ended.drain(..some);
         }
         while !self.due.is_empty() {
             let some: Vec<_> = self.due.iter().take(PUSH_POINTS).copied().collect();
-            push(
-                entry,
-                some.iter().filter_map(|place| self.newest(*place)).collect(),
-            )?;
+            let points: Vec<_> = some.iter().filter_map(|place| self.newest(*place)).collect();
+            if !points.is_empty() {
+                push(entry, points, &self.lease)?;
+            }
             for place in some {
                 self.due.remove(&place);
                 self.mark_sent(place);
@@ -254,6 +388,9 @@ impl Cells {
 
     fn newest(&self, (family, series): (usize, usize)) -> Option<Point> {
         let known = self.known.get(family)?.get(series)?;
+        if known.is_hidden {
+            return None;
+        }
         let (spec, cell) = self.found(family, series)?;
         Some(self.point(&known.series, series::value(cell, &spec.kind)))
     }
@@ -281,6 +418,10 @@ impl Cells {
     }
 }
 
+fn new_lease(term: Duration) -> Arc<Lease> {
+    Arc::new(Lease::new(term, unix_now()))
+}
+
 /// The key that identifies a series within a resource.
 fn key(series: &Arc<Series>) -> SeriesKey {
     SeriesKey(series.clone())
@@ -305,10 +446,13 @@ impl std::hash::Hash for SeriesKey {
 
 /// `Err` is the time to wait. The entry counts points that are refused permanently, and the receiver does not offer
 /// them again.
-fn push(entry: &Entry, points: Vec<Point>) -> Result<(), Duration> {
-    let batch = Batch::new(Points {
-        points: points.into(),
-    });
+fn push(entry: &Entry, points: Vec<Point>, lease: &Arc<Lease>) -> Result<(), Duration> {
+    let batch = Batch {
+        lease: Some(lease.clone()),
+        ..Batch::new(Points {
+            points: points.into(),
+        })
+    };
     match entry.push(batch) {
         Ok(_) => Ok(()),
         Err(refused) => match refused.retry_after {

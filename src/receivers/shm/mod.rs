@@ -13,11 +13,12 @@ mod series;
 mod starts;
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
+use tidegate_engine::Attributes;
 
 use crate::batch::Signal;
 use crate::component::worker::{Pause, Worker};
@@ -111,6 +112,7 @@ struct Directories {
     config: Arc<ShmConfig>,
     patterns: Vec<String>,
     receiver: Arc<str>,
+    base: Context,
     entry: Entry,
     open: BTreeMap<PathBuf, Cells>,
     /// Those of all receivers of the gateway, also of the receivers before a reload.
@@ -128,6 +130,7 @@ impl Directories {
             config,
             patterns,
             receiver: base.id.clone(),
+            base: base.clone(),
             entry,
             open: BTreeMap::new(),
             starts: base.shared.parts.get(Starts::default),
@@ -147,6 +150,7 @@ impl Directories {
             }
         }
         self.poll(Instant::now());
+        self.base.shared.notices.set(&self.base.path, Vec::new());
     }
 
     fn poll(&mut self, now: Instant) {
@@ -173,7 +177,9 @@ impl Directories {
         let bytes = self.bytes();
         self.kept.set_used(bytes);
         if is_due {
+            self.open.values().for_each(Cells::note_whether_gone);
             self.fold();
+            self.report_conflicts();
             self.record_metrics();
         }
     }
@@ -200,7 +206,7 @@ impl Directories {
                 continue;
             }
             let opened = if self.kept.take(directory::empty(&path), now) {
-                Cells::open(&path, self.config.limits(), self.receiver.clone(), &self.starts)
+                Cells::open(&path, &self.config, self.receiver.clone(), &self.starts)
                     .map_err(|error| error.to_string())
             } else {
                 Err(kept::no_room(&path))
@@ -233,6 +239,44 @@ impl Directories {
             directories = directories.join(", "),
             "no directory of cells exists yet"
         );
+    }
+
+    /// Pairs of directories whose sources have the same attributes: other components take them for one source.
+    fn equal_sources(&self) -> Vec<(&Path, &Path)> {
+        let mut known: BTreeMap<&Attributes, &Path> = BTreeMap::new();
+        let mut equal = Vec::new();
+        for (path, cells) in &self.open {
+            let Some(source) = cells.source() else { continue };
+            match known.get(source) {
+                Some(first) => equal.push((*first, path.as_path())),
+                None => _ = known.insert(source, path),
+            }
+        }
+        equal
+    }
+
+    /// Reports what makes values wrong or hides them.
+    fn report_conflicts(&self) {
+        let equal = self.equal_sources();
+        let notices = equal.iter().map(|(one, other)| {
+            format!(
+                "the directories {} and {} have the same resource, so they count as one source and their values replace \
+                 each other. Give their programs different `service.name` or `service.instance.id`",
+                one.display(),
+                other.display()
+            )
+        });
+        let of_families = self.open.values().flat_map(Cells::conflicts);
+        let notices = notices.chain(of_families).collect();
+        self.base.shared.notices.set(&self.base.path, notices);
+        let of_families: usize = self.open.values().map(Cells::conflicting_families).sum();
+        for (reason, count) in [("resource", equal.len()), ("family", of_families)] {
+            let labels = [
+                ("receiver", self.receiver.to_string()),
+                ("reason", reason.to_owned()),
+            ];
+            metrics::gauge!("tidegate_shm_conflicts", &labels).set(count as f64);
+        }
     }
 
     /// Records the counts of processes in the gateway's own metrics.

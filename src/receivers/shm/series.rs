@@ -2,10 +2,11 @@
 
 //! The OTLP form of the series of cells.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
-use tidegate_cells::{FamilySpec, Kind, Labels, OVERFLOW_LABEL, Value as Cell};
+use tidegate_cells::{FamilySpec, FamilyValues, Kind, Labels, OVERFLOW_LABEL, Value as Cell};
 use tidegate_engine::{
     AttributeValue, Attributes, Data, Histogram, Metric, Resource, Scope, Series, Summary, Temporality, Value,
 };
@@ -40,6 +41,30 @@ fn data(kind: &Kind) -> Data {
         Kind::ExponentialHistogram { .. } => Data::ExponentialHistogram { temporality },
         Kind::Summary => Data::Summary,
     }
+}
+
+/// The names that several families have, with the forms of these: their processes disagree on the instrument, the mode of a
+/// gauge, or the unit.
+pub(super) fn conflicts(families: &[FamilyValues]) -> BTreeMap<String, Vec<String>> {
+    let mut forms: BTreeMap<&str, Vec<String>> = BTreeMap::new();
+    for FamilyValues { spec, .. } in families.iter().filter(|family| !family.series.is_empty()) {
+        forms.entry(&spec.name).or_default().push(form(spec));
+    }
+    let several = forms.into_iter().filter(|(_, forms)| forms.len() > 1);
+    several.map(|(name, forms)| (name.to_owned(), forms)).collect()
+}
+
+fn form(spec: &FamilySpec) -> String {
+    let mode = spec.kind.gauge_mode();
+    let mode = mode.map_or_else(String::new, |mode| {
+        let name = format!("{mode:?}").to_lowercase();
+        format!(" of mode {name}")
+    });
+    let unit = match spec.unit.as_str() {
+        "" => "without a unit".to_owned(),
+        unit => format!("in {unit}"),
+    };
+    format!("a {}{mode} {unit}", spec.kind.name())
 }
 
 /// A series of a metric.

@@ -7,17 +7,17 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use tidegate_cells::{FamilySpec, GaugeMode, Kind, Options, Store};
-use tidegate_engine::{AttributeRef, Point, UnixNanos, Value};
+use tidegate_engine::{AttributeRef, Lease, Point, UnixNanos, Value};
 
 use super::config::ShmConfig;
 use super::{Directories, FACTORY};
-use crate::batch::{Payload, Signal};
+use crate::batch::{Batch, Payload, Signal};
 use crate::component::testing::{Sink, context, eventually, settings};
-use crate::component::{Limit, Receiver, wall_now};
+use crate::component::{Consumer, Context, Entry, Flow, Limit, Receiver, Refused, unix_now, wall_now};
 use crate::telemetry::testing::recorder;
 
 fn points(sink: &Sink) -> Vec<Point> {
-    let points = |batch: &crate::batch::Batch| match &batch.payload {
+    let points = |batch: &Batch| match &batch.payload {
         Payload::Points(points) => points.points.to_vec(),
         _ => panic!("points expected"),
     };
@@ -420,4 +420,262 @@ fn times_that_no_file_has_do_not_become_the_start() {
         check_start(Some(time), None);
         check_start(None, Some(time));
     }
+}
+
+/// A receiver of the directories in a directory. The test sets its clock.
+struct Scene {
+    root: tempfile::TempDir,
+    base: Context,
+    sink: Arc<Sink>,
+    directories: Directories,
+    now: Instant,
+}
+
+impl Scene {
+    fn new(options: &str) -> Self {
+        let root = tempfile::tempdir().unwrap();
+        let (sink, base) = (Sink::new(), context("receivers", "shm"));
+        let config = settings::<ShmConfig>(options).get::<ShmConfig>();
+        let patterns = vec![format!("{}/*", root.path().display())];
+        let directories = Directories::new(config, patterns, &base, sink.entry(Signal::Metrics));
+        Self {
+            root,
+            base,
+            sink,
+            directories,
+            now: Instant::now(),
+        }
+    }
+
+    /// A process in the directory of this name, of this service.
+    fn process(&self, directory: &str, service: &str) -> Store {
+        let options = Options {
+            resource: vec![("service.name".into(), service.into())],
+            max_series: 5000,
+            ..Options::default()
+        };
+        Store::create(&self.root.path().join(directory), options).unwrap()
+    }
+
+    /// Two seconds pass, then the receiver looks.
+    fn look(&mut self) {
+        self.now += Duration::from_secs(2);
+        self.directories.poll(self.now);
+    }
+
+    fn lease(&self) -> Arc<Lease> {
+        let batches = self.sink.batches();
+        let lease = batches.last().unwrap().lease.clone();
+        lease.unwrap()
+    }
+
+    /// The values of a metric in the order in which they were sent.
+    fn sent(&self, name: &str) -> Vec<Value> {
+        let points = points(&self.sink).into_iter();
+        let of_name = points.filter(|point| &*point.series.metric.name == name);
+        of_name.map(|point| point.value).collect()
+    }
+
+    fn notices(&self) -> String {
+        format!("{:?}", self.base.shared.notices.list())
+    }
+}
+
+fn set(store: &Store, name: &str, mode: GaugeMode, value: f64) {
+    let family = store.family(&FamilySpec::new(name, Kind::Gauge(mode))).unwrap();
+    family.with(&[]).float().unwrap().set(value);
+}
+
+#[test]
+fn the_lease_of_a_directory_is_that_of_its_processes() {
+    let mut scene = Scene::new("{}");
+    let [one, other] = [(); 2].map(|()| scene.process("a", "llm"));
+    count(&one, "a", 3);
+    scene.look();
+    let lease = scene.lease();
+    assert!(lease.is_alive(unix_now()));
+    let sent = scene.sink.batches().len();
+    for _ in 0..5 {
+        let touched = lease.touched();
+        scene.look();
+        assert!(lease.touched() > touched, "it lives, and says nothing");
+    }
+    assert_eq!(scene.sink.batches().len(), sent);
+    drop(one);
+    scene.look();
+    assert!(!lease.is_dead(), "another one lives");
+    drop(other);
+    scene.look();
+    assert!(lease.is_dead() && !lease.is_ended());
+    scene.look();
+    assert!(lease.is_dead());
+    // A process returns, and counts nothing yet.
+    let sent = scene.sent("requests").len();
+    let again = scene.process("a", "llm");
+    scene.look();
+    assert!(lease.is_alive(unix_now()));
+    assert_eq!(scene.sent("requests")[sent..], [Value::Int(3)]);
+    assert!(Arc::ptr_eq(&scene.lease(), &lease));
+    drop(again);
+    scene.look();
+    std::fs::remove_dir_all(scene.root.path().join("a")).unwrap();
+    scene.look();
+    assert!(lease.is_ended());
+    let new = scene.process("a", "llm");
+    count(&new, "a", 1);
+    scene.look();
+    assert!(scene.lease().is_alive(unix_now()) && lease.is_ended());
+}
+
+/// Keeps whether the sources of batches are dead when the batches come: composites ignore those.
+#[derive(Default)]
+struct LeaseTaker(parking_lot::Mutex<Vec<bool>>);
+
+impl Consumer for LeaseTaker {
+    fn admit(&self, batch: &Batch, _: &mut Flow) -> Result<(), Refused> {
+        let lease = batch.lease.as_ref().unwrap();
+        self.0.lock().push(lease.is_dead());
+        Ok(())
+    }
+
+    fn consume(&self, _: Batch, _: &mut Flow) {}
+}
+
+#[test]
+fn the_last_counts_of_a_process_are_sent_before_its_lease_ends() {
+    let mut scene = Scene::new("{}");
+    let store = scene.process("a", "llm");
+    count(&store, "a", 3);
+    scene.look();
+    let lease = scene.lease();
+    count(&store, "a", 4);
+    drop(store);
+    let taker = Arc::new(LeaseTaker::default());
+    scene.directories.entry = Entry::new(Signal::Metrics, taker.clone(), Arc::default());
+    scene.look();
+    assert_eq!(*taker.0.lock(), [false]);
+    assert!(lease.is_dead());
+}
+
+#[test]
+fn unchanged_series_are_sent_again_at_an_interval_also_those_of_the_dead() {
+    let mut scene = Scene::new("{refresh: 60s, grace_period: 0s}");
+    let store = scene.process("a", "llm");
+    count(&store, "a", 3);
+    set(&store, "depth", GaugeMode::LiveSum, 4.0);
+    scene.look();
+    let sent = |scene: &Scene| scene.sent("requests").len();
+    for _ in 0..29 {
+        scene.look();
+    }
+    assert_eq!(sent(&scene), 1);
+    scene.look();
+    assert_eq!(scene.sent("requests"), [Value::Int(3), Value::Int(3)]);
+    assert_eq!(scene.sent("depth"), [Value::Double(4.0), Value::Double(4.0)]);
+    drop(store);
+    scene.look();
+    assert_eq!(scene.sent("depth").last(), Some(&Value::NoRecordedValue));
+    for _ in 0..60 {
+        scene.look();
+    }
+    assert_eq!(sent(&scene), 4, "its totals stay");
+    assert!(scene.sent("requests").iter().all(|value| *value == Value::Int(3)));
+    assert_eq!(scene.sent("depth").len(), 3, "it has ended");
+}
+
+#[test]
+fn a_look_repeats_a_bounded_number_of_series() {
+    let mut scene = Scene::new("{refresh: 10s}");
+    let store = scene.process("a", "llm");
+    let family = FamilySpec::new("requests", Kind::Counter).labels(["model"]);
+    let family = store.family(&family).unwrap();
+    for number in 0..4500 {
+        family.with(&[&number.to_string()]).counter().unwrap().add(1);
+    }
+    (0..5).for_each(|_| scene.look());
+    assert_eq!(scene.sink.items(), 4500);
+    scene.look();
+    assert_eq!(scene.sink.items(), 4500 + 4096);
+    scene.look();
+    assert_eq!(scene.sink.items(), 2 * 4500);
+    scene.look();
+    assert_eq!(scene.sink.items(), 2 * 4500);
+}
+
+#[test]
+fn directories_with_one_resource_are_reported_and_counted() {
+    let (recorder, page) = recorder("[]");
+    metrics::with_local_recorder(&recorder, || {
+        let mut scene = Scene::new("{}");
+        let count_of = |reason: &str| {
+            let all = page.series("tidegate_shm_conflicts");
+            let found = all.iter().find(|(labels, _)| labels.contains(reason));
+            found.map(|(_, count)| *count)
+        };
+        let one = scene.process("one", "llm");
+        let other = scene.process("other", "vllm");
+        count(&one, "a", 3);
+        count(&other, "a", 7);
+        scene.look();
+        assert_eq!((count_of("resource"), count_of("family")), (Some(0.0), Some(0.0)));
+        let third = scene.process("third", "llm");
+        count(&third, "a", 1);
+        scene.look();
+        assert_eq!(count_of("resource"), Some(1.0));
+        let notices = scene.notices();
+        for part in [
+            "/one and ",
+            "/third have the same resource",
+            "`service.instance.id`",
+        ] {
+            assert!(notices.contains(part), "{notices}");
+        }
+    });
+}
+
+#[test]
+fn a_gauge_of_two_modes_is_reported_and_one_of_both_is_sent() {
+    let (recorder, page) = recorder("[]");
+    metrics::with_local_recorder(&recorder, || {
+        let mut scene = Scene::new("{refresh: 4s}");
+        let one = scene.process("a", "llm");
+        set(&one, "depth", GaugeMode::LiveSum, 3.0);
+        scene.look();
+        let other = scene.process("a", "llm");
+        set(&other, "depth", GaugeMode::Max, 9.0);
+        (0..4).for_each(|_| scene.look());
+        set(&other, "depth", GaugeMode::Max, 8.0);
+        scene.look();
+        let sent = scene.sent("depth");
+        assert!(
+            sent.len() > 2 && sent.iter().all(|value| *value == Value::Double(3.0)),
+            "{sent:?}"
+        );
+        let all = page.series("tidegate_shm_conflicts");
+        assert!(
+            all.iter()
+                .any(|(labels, count)| labels.contains("family") && *count == 1.0)
+        );
+        let notices = scene.notices();
+        for part in ["`depth` is a gauge of mode livesum without a unit", "mode max"] {
+            assert!(notices.contains(part), "{notices}");
+        }
+        // The other one is shown when it is alone.
+        drop(one);
+        (0..2).for_each(|_| scene.look());
+        assert_eq!(scene.sent("depth").last(), Some(&Value::Double(8.0)));
+    });
+}
+
+#[test]
+fn metrics_of_two_units_are_not_added_up() {
+    let mut scene = Scene::new("{}");
+    let [one, other] = [(); 2].map(|()| scene.process("a", "llm"));
+    for (store, unit) in [(&one, "s"), (&other, "ms")] {
+        let spec = FamilySpec::new("time", Kind::Counter).unit(unit);
+        store.family(&spec).unwrap().with(&[]).counter().unwrap().add(1);
+    }
+    scene.look();
+    assert_eq!(scene.sent("time"), [Value::Int(1), Value::Int(1)]);
+    assert!(scene.notices().contains("in ms"), "{}", scene.notices());
 }

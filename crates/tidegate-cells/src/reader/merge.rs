@@ -16,8 +16,9 @@ use crate::value::{FamilyValues, Labels, SeriesValue, Snapshot, Value};
 /// The label of gauges that every process keeps for itself.
 const PID: &str = "pid";
 
-/// The properties that two processes must agree in, so that their series add up. Bounds of histograms may differ.
-type Key = (String, &'static str, Option<GaugeMode>);
+/// The properties that two processes must agree in, so that their series add up: name, unit, instrument and mode. Bounds of
+/// histograms may differ.
+type Key = (String, String, &'static str, Option<GaugeMode>);
 
 #[derive(Debug, Default)]
 pub(crate) struct Merger {
@@ -98,7 +99,8 @@ impl Merger {
     fn family(&mut self, spec: &Arc<FamilySpec>) -> usize {
         let mode = spec.kind.gauge_mode();
         let next = self.families.len();
-        match self.by_key.entry((spec.name.clone(), spec.kind.name(), mode)) {
+        let key = (spec.name.clone(), spec.unit.clone(), spec.kind.name(), mode);
+        match self.by_key.entry(key) {
             Entry::Occupied(found) => *found.get(),
             Entry::Vacant(place) => {
                 self.families.push(Merged {

@@ -20,8 +20,8 @@ use crate::lease::nanos;
 use crate::stream_tracker::PointSample;
 use crate::streams::{Streams, Sweep, lock};
 use crate::{
-    Future, FutureAction, Number, Point, Resource, Series, SourceId, TimestampAnomalies, UnixNanos, Value,
-    clock,
+    Future, FutureAction, Lease, Number, Point, Resource, Series, SourceId, TimestampAnomalies, UnixNanos,
+    Value, clock,
 };
 
 /// Resources of which it is known, by the bytes they were sent as, that a composite follows them.
@@ -142,11 +142,15 @@ impl CompositeSet {
     /// Notes that a source sent something, selected or not. `resource` is the key of its resource's bytes; see
     /// `observe_as`.
     pub fn note_arrival(&self, resource: Key, now: UnixNanos) {
+        self.each_source(resource, |source| {
+            source.touch(now);
+            source.follow(None);
+        });
+    }
+
+    fn each_source(&self, resource: Key, each: impl FnMut(Arc<PointSource>)) {
         if let Some(sources) = lock(&self.heard).get(&resource) {
-            let sources = sources.iter().filter_map(Weak::upgrade);
-            for source in sources {
-                source.touch(now);
-            }
+            sources.iter().filter_map(Weak::upgrade).for_each(each);
         }
     }
 
@@ -161,6 +165,18 @@ impl CompositeSet {
 
     /// Looks at decoded points.
     pub fn observe_all(&self, points: &[Point], now: UnixNanos) {
+        self.observe_with(points, None, now);
+    }
+
+    /// Looks at decoded points of sources whose receiver keeps this lease. Points of a source that it knows to be dead repeat
+    /// what the source has sent before: they change nothing.
+    pub fn observe_leased(&self, points: &[Point], lease: &Arc<Lease>, now: UnixNanos) {
+        if !lease.is_dead() {
+            self.observe_with(points, Some(lease), now);
+        }
+    }
+
+    fn observe_with(&self, points: &[Point], lease: Option<&Arc<Lease>>, now: UnixNanos) {
         let mut resource: Option<(&Arc<Resource>, Key)> = None;
         for point in points {
             let of = &point.series.resource;
@@ -168,13 +184,23 @@ impl CompositeSet {
                 Some((last, key)) if Arc::ptr_eq(last, of) => key,
                 _ => {
                     let key = Key::of_value(of);
-                    resource = Some((of, key));
-                    self.note_arrival(key, now);
+                    if let Some((_, last)) = resource.replace((of, key)) {
+                        self.follow(last, lease);
+                    }
+                    self.each_source(key, |source| _ = source.touch(now));
                     key
                 }
             };
             self.observe_of(point, Some(key), now);
         }
+        if let Some((_, last)) = resource {
+            self.follow(last, lease);
+        }
+    }
+
+    /// The sources of a resource, those of its first points too, live by this lease.
+    fn follow(&self, resource: Key, lease: Option<&Arc<Lease>>) {
+        self.each_source(resource, |source| source.follow(lease));
     }
 
     /// Looks at a decoded point.

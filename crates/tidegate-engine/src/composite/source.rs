@@ -3,7 +3,9 @@
 //! Liveness of sources of points (OTLP resources, scrape targets, remote writers).
 //!
 //! A source of points has no connection that could end. It lives by its own [`Cadence`]. A target also reports itself:
-//! `up` is 0 after a failed scrape, and `up` ends when the target leaves discovery.
+//! `up` is 0 after a failed scrape, and `up` ends when the target leaves discovery. A source whose receiver sees it live and
+//! die, such as a directory of cells, lives by the [`Lease`] of that receiver. It sends only changes, so its silence means
+//! that nothing has changed.
 
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
@@ -45,6 +47,8 @@ pub(super) struct PointSource {
     standing: AtomicU8,
     /// The time at which its standing changed.
     changed: AtomicU64,
+    /// The lease of the receiver that sent its latest points. `None`: it lives by its cadence.
+    lease: Mutex<Option<Arc<Lease>>>,
     /// `None`: it has no attributes, they are too long, or the budget has no room for them.
     name: Option<SourceName>,
 }
@@ -70,6 +74,7 @@ impl PointSource {
             pushes: AtomicU64::new(0),
             standing: AtomicU8::new(ReportedState::Running as u8),
             changed: AtomicU64::new(0),
+            lease: Mutex::default(),
             name: None,
         }
     }
@@ -116,6 +121,24 @@ impl PointSource {
         }
     }
 
+    /// From now on it lives by this lease; `None`: by its cadence.
+    pub(super) fn follow(&self, lease: Option<&Arc<Lease>>) {
+        let mut known = lock(&self.lease);
+        let is_known = match (known.as_ref(), lease) {
+            (None, None) => true,
+            (Some(known), Some(lease)) => Arc::ptr_eq(known, lease),
+            _ => false,
+        };
+        if !is_known {
+            *known = lease.cloned();
+        }
+    }
+
+    /// What its receiver knows of it, if the receiver sees it live and die.
+    fn by_lease<T>(&self, ask: impl FnOnce(&Lease) -> T) -> Option<T> {
+        lock(&self.lease).as_deref().map(ask)
+    }
+
     /// Notes that it sent a value, in any standing.
     pub(super) fn revive(&self, now: UnixNanos) {
         if self.reported_state() != ReportedState::Running {
@@ -139,9 +162,14 @@ impl PointSource {
         }
     }
 
-    /// When it was last heard of.
+    /// When it last sent something.
     pub(super) fn touched(&self) -> UnixNanos {
         self.touched.load(Relaxed)
+    }
+
+    /// When it was last known to be alive.
+    fn last_alive(&self) -> UnixNanos {
+        self.by_lease(Lease::touched).unwrap_or_else(|| self.touched())
     }
 
     /// The number of pushes that have ended at `now`.
@@ -155,11 +183,15 @@ impl PointSource {
     /// one report comes in several pushes (remote write by shards), they count as one.
     fn has_omitted(&self, push: u64, seen: UnixNanos, now: UnixNanos) -> bool {
         let is_long = now.saturating_sub(seen) >= patience_ns(self.interval.load(Relaxed));
-        is_long && self.whole_pushes(now) >= push.saturating_add(LEFT_OUT)
+        let has_omitted = is_long && self.whole_pushes(now) >= push.saturating_add(LEFT_OUT);
+        // With a lease, it sends only what has changed.
+        has_omitted && self.by_lease(|_| ()).is_none()
     }
 
     fn is_alive(&self, now: UnixNanos) -> bool {
-        let is_due = now.saturating_sub(self.touched()) <= self.term.load(Relaxed);
+        let by_lease = self.by_lease(|lease| lease.is_alive(now));
+        let is_due =
+            by_lease.unwrap_or_else(|| now.saturating_sub(self.touched()) <= self.term.load(Relaxed));
         is_due && self.reported_state() == ReportedState::Running
     }
 }
@@ -204,7 +236,10 @@ impl Liveness {
     pub(super) fn is_gone(&self) -> bool {
         match self {
             Self::Events(lease) | Self::Feed(lease) => lease.is_ended(),
-            Self::Points(source) => source.reported_state() == ReportedState::Left,
+            Self::Points(source) => {
+                source.reported_state() == ReportedState::Left
+                    || source.by_lease(Lease::is_ended) == Some(true)
+            }
         }
     }
 
@@ -223,19 +258,21 @@ impl Liveness {
         match self {
             Self::Events(lease) | Self::Feed(lease) => lease.touched(),
             Self::Points(source) if self.is_down() => source.changed.load(Relaxed),
-            Self::Points(source) => source.touched(),
+            Self::Points(source) => source.last_alive(),
         }
     }
 
-    /// Whether its series that ended at `time` ended because a scrape failed.
+    /// Whether its series that ended at `time` ended because a scrape failed, or because its processes died.
     pub(super) fn failed_at(&self, time: UnixNanos) -> bool {
         /// A target's markers and its `up` may come in two requests.
         const APART_NS: u64 = 10_000_000_000;
+        let is_near = |at: UnixNanos| at.abs_diff(time) <= APART_NS;
         match self {
             Self::Events(_) | Self::Feed(_) => false,
             Self::Points(source) => {
-                source.reported_state() == ReportedState::Down
-                    && source.changed.load(Relaxed).abs_diff(time) <= APART_NS
+                let has_died = source.by_lease(|lease| lease.is_dead() && is_near(lease.touched()));
+                let is_down = source.reported_state() == ReportedState::Down;
+                has_died == Some(true) || (is_down && is_near(source.changed.load(Relaxed)))
             }
         }
     }
@@ -245,7 +282,7 @@ impl Liveness {
         match self {
             Self::Events(lease) => now.saturating_sub(lease.touched()) > memory_ns,
             Self::Feed(_) => false,
-            Self::Points(source) => now.saturating_sub(source.touched()) > memory_ns,
+            Self::Points(source) => now.saturating_sub(source.last_alive()) > memory_ns,
         }
     }
 
@@ -323,6 +360,38 @@ mod tests {
         assert!(liveness.is_alive(START + 3));
         source.stand(ReportedState::Left, START + 4);
         assert!(liveness.is_gone() && liveness.has_left());
+    }
+
+    #[test]
+    fn a_source_with_a_lease_lives_and_dies_as_its_receiver_says() {
+        let source = Arc::new(PointSource::new(Some(Duration::from_secs(7))));
+        let liveness = Liveness::Points(source.clone());
+        let lease = Arc::new(Lease::new(Duration::from_secs(5), START));
+        for second in 0..20 {
+            source.touch(START + second * SECOND);
+        }
+        source.follow(Some(&lease));
+        let later = START + 600 * SECOND;
+        lease.touch(later);
+        assert!(liveness.is_alive(later), "silence means that nothing has changed");
+        assert!(!liveness.has_omitted(1, START, later));
+        assert!(!liveness.is_forgotten(later, 300 * SECOND));
+        assert!(
+            !liveness.is_alive(later + 6 * SECOND),
+            "the receiver does not look"
+        );
+        lease.suspend();
+        assert!(!liveness.is_alive(later) && !liveness.is_gone());
+        assert_eq!(liveness.silent_since(), later);
+        assert!(liveness.is_forgotten(later + 301 * SECOND, 300 * SECOND));
+        lease.touch(later + SECOND);
+        assert!(liveness.is_alive(later + SECOND));
+        lease.end();
+        assert!(!liveness.is_alive(later + SECOND) && liveness.is_gone() && !liveness.has_left());
+        // It reports by itself from now on.
+        source.follow(None);
+        source.touch(later + SECOND);
+        assert!(liveness.is_alive(later + SECOND) && !liveness.is_gone());
     }
 
     proptest! {

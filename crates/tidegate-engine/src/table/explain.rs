@@ -184,17 +184,28 @@ impl Table {
         let named = of_points.into_iter();
         let named = named.map(|(number, source)| {
             let (resource, cadence) = registry.source(number).unwrap_or_default();
-            let lease = cadence.lease_ns();
-            *patience = (*patience).max(lease);
             // The source may send this series less often than its other series.
             let heard = source.seen.max(cadence.last_seen());
+            let (is_alive, seen) = match registry.lease(number) {
+                Some(lease) => {
+                    // Its silence means that nothing has changed.
+                    *patience = u64::MAX;
+                    (lease.is_alive(now), lease.touched())
+                }
+                None => {
+                    let lease = cadence.lease_ns();
+                    *patience = (*patience).max(lease);
+                    (now.saturating_sub(heard) <= lease, source.seen)
+                }
+            };
             SeriesSource {
-                status: match (now.saturating_sub(heard) <= lease, source.status) {
+                status: match (is_alive, source.status) {
                     (true, SourceStatus::Stalled) => SourceStatus::Stalled,
                     (true, _) => SourceStatus::Alive,
                     (false, _) => SourceStatus::Overdue,
                 },
                 attributes: resource.attributes.clone(),
+                seen,
                 ..source
             }
         });

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use super::Table;
 use super::cell::{Cell, CellCursor, CellRef};
 use crate::streams::lock;
-use crate::{Composite, GaugePolicy, Reading, Resource, Series, UnixNanos};
+use crate::{Composite, GaugePolicy, Lease, Reading, Resource, Series, UnixNanos};
 
 /// Arrivals that a table remembers. A reader that misses more of them walks the table.
 const REMEMBERED: usize = if cfg!(test) { 8 } else { 16 << 10 };
@@ -140,6 +140,11 @@ impl Table {
     /// The earliest known start of the streams of `resource`: its process counts since then. 0: not known.
     pub fn began(&self, resource: &Resource) -> UnixNanos {
         lock(&self.registry).earliest_start(resource)
+    }
+
+    /// The lease that the receiver of `resource` keeps. `None`: the resource lives by its cadence.
+    pub fn lease_of(&self, resource: &Resource) -> Option<Arc<Lease>> {
+        lock(&self.registry).lease_of(resource).cloned()
     }
 
     /// The composites that readers of this table are shown.

@@ -27,7 +27,7 @@ use super::source_registry::SourceNumber;
 use crate::key::Key;
 use crate::stream_tracker::{PointSample, Rejection};
 use crate::streams::{self, lock};
-use crate::{FutureAction, Point, Series, UnixNanos, clock};
+use crate::{FutureAction, Lease, Point, Series, UnixNanos, clock};
 
 /// A sequence of points that a table takes in; see [`Table::session`].
 ///
@@ -49,6 +49,8 @@ pub struct Session<'a> {
     is_snapshot: bool,
     /// The source of the last points, whose report the registry has noted.
     heard: Option<SourceNumber>,
+    /// The lease that the receiver of the points keeps for their sources.
+    lease: Option<Arc<Lease>>,
 }
 
 /// Points after which a session releases its locks for other threads.
@@ -67,6 +69,7 @@ impl Table {
             has_changed: false,
             is_snapshot: false,
             heard: None,
+            lease: None,
         }
     }
 
@@ -82,6 +85,13 @@ impl Session<'_> {
     #[must_use]
     pub fn of_snapshot(mut self, is_snapshot: bool) -> Self {
         self.is_snapshot = is_snapshot;
+        self
+    }
+
+    /// The receiver of the points keeps this lease for their sources. `None`: they live by their cadence.
+    #[must_use]
+    pub fn of_leased(mut self, lease: Option<Arc<Lease>>) -> Self {
+        self.lease = lease;
         self
     }
 
@@ -187,7 +197,7 @@ impl Session<'_> {
         let is_taken = !matches!(step, SampleResult::Left | SampleResult::Done(Outcome::Unmatched));
         if is_taken {
             self.heard = Some(source);
-            lock(&self.table.registry).note_report(source, self.now);
+            lock(&self.table.registry).note_report(source, self.lease.as_ref(), self.now);
         }
     }
 

@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use crate::key::{Key, KeyMap};
-use crate::{Cadence, Resource, UnixNanos};
+use crate::{Cadence, Lease, Resource, UnixNanos};
 
 /// The number of a source in the registry. Another source gets it after the last stream of this one has left.
 pub(super) type SourceNumber = u32;
@@ -36,6 +36,8 @@ struct SourceEntry {
     earliest_start: UnixNanos,
     /// The interval at which it reports to this table.
     cadence: Cadence,
+    /// The lease of the receiver that sent its latest points. `None`: it lives by its cadence.
+    lease: Option<Arc<Lease>>,
 }
 
 impl SourceRegistry {
@@ -51,6 +53,7 @@ impl SourceRegistry {
                 streams: 0,
                 earliest_start: 0,
                 cadence: Cadence::default(),
+                lease: None,
             });
             match free.pop() {
                 Some(number) => {
@@ -104,11 +107,22 @@ impl SourceRegistry {
         entry.map_or(0, |entry| entry.earliest_start)
     }
 
-    /// Notes a report of a source, for its cadence.
-    pub(super) fn note_report(&mut self, number: SourceNumber, now: UnixNanos) {
+    /// Notes a report of a source, for its cadence, and the lease that its receiver keeps.
+    pub(super) fn note_report(&mut self, number: SourceNumber, lease: Option<&Arc<Lease>>, now: UnixNanos) {
         if let Some(entry) = self.list.get_mut(number as usize).and_then(Option::as_mut) {
             entry.cadence.note(now);
+            entry.lease = lease.cloned();
         }
+    }
+
+    /// The lease of a source, if its receiver sees it live and die.
+    pub(super) fn lease(&self, number: SourceNumber) -> Option<&Arc<Lease>> {
+        self.list.get(number as usize)?.as_ref()?.lease.as_ref()
+    }
+
+    /// The same for the source with this resource.
+    pub(super) fn lease_of(&self, resource: &Resource) -> Option<&Arc<Lease>> {
+        self.lease(*self.index.get(&Key::of_value(resource))?)
     }
 
     /// The resource of a source, and how often it reports.

@@ -13,7 +13,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Instant;
 
-use tidegate_engine::{Events, Point};
+use tidegate_engine::{Events, Lease, Point};
 
 pub use batching::{BatchMetrics, Batching, Sizer, Trigger};
 pub use client::ClientMetadata;
@@ -38,6 +38,9 @@ pub struct Batch {
     pub snapshot_of: Option<Arc<str>>,
     /// Whether the points are contents of a table, edited or not. The start of such a total may move back.
     pub is_snapshot: bool,
+    /// The lease of the source of the points, if its receiver sees it live and die. Such a source sends only changes, so its
+    /// silence means that nothing has changed.
+    pub lease: Option<Arc<Lease>>,
 }
 
 /// The telemetry of a batch.
@@ -62,6 +65,7 @@ impl Batch {
             peer: None,
             snapshot_of: None,
             is_snapshot: false,
+            lease: None,
         }
     }
 
@@ -75,6 +79,7 @@ impl Batch {
             peer: self.peer,
             snapshot_of: self.snapshot_of.clone(),
             is_snapshot: self.is_snapshot,
+            lease: self.lease.clone(),
         }
     }
 

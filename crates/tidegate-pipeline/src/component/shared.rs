@@ -189,6 +189,8 @@ pub struct SelectedSource {
     pub seen: UnixNanos,
     /// The longest silence of a source that counts as alive, in nanoseconds.
     pub lease: u64,
+    /// Whether its receiver has seen that it is dead, however recent its last report is.
+    pub is_dead: bool,
 }
 
 /// Probable configuration mistakes that components notice at run time, by component.

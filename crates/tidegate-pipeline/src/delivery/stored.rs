@@ -126,6 +126,7 @@ pub(super) fn from_bytes(stored: Stored) -> Option<Batch> {
         peer: None,
         snapshot_of: None,
         is_snapshot: false,
+        lease: None,
     })
 }
 

@@ -23,7 +23,7 @@ use tidegate_engine::Key;
 
 pub use self::contests::{ContestOutcome, Contests, LastLifetime, Lifetime, owner};
 pub use self::rivals::differing;
-pub use self::senders::{Newcomers, Senders, Times};
+pub use self::senders::{LastReport, Newcomers, Senders, Sight, Times};
 pub use self::view::{
     About, Accepted, Asked, BeforeHistory, Borrowed, Exposes, Found, HistoryPage, HistoryRule, KeptPast,
     LOAN_SAMPLES, Level, MergedTables, NamedTable, PastNeed, QueryWarnings, SeriesPosition, SeriesStats,

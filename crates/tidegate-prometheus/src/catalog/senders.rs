@@ -12,8 +12,8 @@ use std::sync::{Arc, Weak};
 use foldhash::fast::RandomState;
 use parking_lot::{Mutex, MutexGuard};
 use tidegate_engine::{
-    Cadence, DEFAULT_LEASE_NS, Key, LookupResult, Reading, Resource, SlotId, Table, UnixNanos, Value, clock,
-    patience_ns,
+    Cadence, DEFAULT_LEASE_NS, Key, Lease, LookupResult, Reading, Resource, SlotId, Table, UnixNanos, Value,
+    clock, patience_ns,
 };
 
 use super::KeyMap;
@@ -54,6 +54,33 @@ impl Times {
             time: reading.time,
             seen: reading.seen,
         })
+    }
+}
+
+/// The last report of a resource.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LastReport {
+    /// When it was; 0: unknown.
+    pub seen: UnixNanos,
+    /// The longest silence of a resource that counts as alive, in nanoseconds.
+    pub lease: u64,
+    /// Whether the receiver sees that it lives or that it is dead. `None`: it lives by its reports.
+    pub sight: Option<Sight>,
+}
+
+/// The state of a resource that its receiver sees live and die.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sight {
+    /// It was alive when it was last seen. Its silence means that nothing has changed.
+    Alive,
+    /// It is dead. What the receiver repeats of it does not show that it lives.
+    Dead,
+}
+
+impl LastReport {
+    /// Whether the resource is dead, as its receiver sees it.
+    pub fn is_dead(&self) -> bool {
+        self.sight == Some(Sight::Dead)
     }
 }
 
@@ -190,11 +217,32 @@ impl Senders {
         }
     }
 
-    /// The time of the last report of a resource (0: unknown), and its longest silence in nanoseconds.
-    pub fn last_report(&self, resource: &Resource) -> (UnixNanos, u64) {
+    /// The last report of a resource. Hold no lock of a table.
+    pub fn last_report(&self, resource: &Resource) -> LastReport {
         let state = self.state();
-        let sender = state.senders.get(&Key::of_value(resource));
-        sender.map_or((0, DEFAULT_LEASE_NS), |sender| (sender.seen, sender.lease_ns()))
+        let Some(sender) = state.senders.get(&Key::of_value(resource)) else {
+            return LastReport {
+                seen: 0,
+                lease: DEFAULT_LEASE_NS,
+                sight: None,
+            };
+        };
+        match sender.lease_of(resource) {
+            Some(lease) => LastReport {
+                seen: lease.touched(),
+                lease: lease.term_ns(),
+                sight: Some(if lease.is_dead() {
+                    Sight::Dead
+                } else {
+                    Sight::Alive
+                }),
+            },
+            None => LastReport {
+                seen: sender.seen,
+                lease: sender.lease_ns(),
+                sight: None,
+            },
+        }
     }
 
     /// The lifetime of a resource as a whole; `None`: no series of it has a value. Hold no lock of a table.
@@ -315,6 +363,12 @@ impl SenderState {
         let tables = self.series.iter().filter_map(|(table, _)| table.upgrade());
         let swept = tables.map(|table| table.confirmed_every_ns()).max().unwrap_or(0);
         self.cadence.lease_ns().max(patience_ns(swept))
+    }
+
+    /// The lease of its receiver; `None`: it lives by its reports.
+    fn lease_of(&self, resource: &Resource) -> Option<Arc<Lease>> {
+        let mut tables = self.series.iter().filter_map(|(table, _)| table.upgrade());
+        tables.find_map(|table| table.lease_of(resource))
     }
 
     /// Watches this series too, if a watched one has gone or fewer than the limit are watched.

@@ -55,7 +55,7 @@ impl ExpectedSources {
         }
         for source in &evaluation.sources {
             let is_due = now.saturating_sub(source.seen) <= fixed.unwrap_or(source.lease);
-            let health = if is_due {
+            let health = if is_due && !source.is_dead {
                 SourceHealth::Alive
             } else {
                 SourceHealth::Overdue
@@ -109,6 +109,7 @@ mod tests {
             key: Key::of_value(number),
             seen: now - age * SECOND,
             lease: 25 * SECOND,
+            is_dead: false,
         };
         Evaluation {
             sources: selected.iter().map(source).collect(),
@@ -179,6 +180,17 @@ mod tests {
         // `up` has ended.
         assert_eq!(scene.update(2002, &[(2, 0)], &[]), Some((Freshness::Fresh, 1, 1)));
         assert_eq!(scene.update(2003, &[], &[]), None);
+    }
+
+    #[test]
+    fn a_source_that_its_receiver_saw_die_is_stale_whatever_it_repeats() {
+        let mut sources = ExpectedSources::default();
+        let mut evaluation = evaluation(START, &[(1, 0)], &[]);
+        evaluation.sources[0].is_dead = true;
+        for lease in [None, Some(Duration::from_secs(90))] {
+            let quality = sources.update(&evaluation, lease, START).unwrap();
+            assert_eq!((quality.state, quality.reporting), (Freshness::Stale, 0));
+        }
     }
 
     #[test]

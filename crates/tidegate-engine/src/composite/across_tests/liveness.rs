@@ -42,6 +42,63 @@ fn a_gauge_keeps_its_level_between_pushes_and_is_stale_after_its_cadence() {
 }
 
 #[test]
+fn a_source_that_its_receiver_sees_is_fresh_in_silence_and_stale_in_death() {
+    let lease = Arc::new(Lease::new(Duration::from_secs(5), NOW));
+    let report = |scene: &Scene, name: &str, data: Data, now: u64, value: Value| {
+        let points = [point("a", name, data, now, value)];
+        scene.set.observe_leased(&points, &lease, now);
+    };
+    let depth = Scene::of(Function::Last, Across::Sum);
+    let rate = Scene::of(Function::Rate, None);
+    report(&depth, "depth", Data::Gauge, NOW, Value::Double(4.0));
+    report(&rate, "depth", CUMULATIVE, NOW, Value::Int(10));
+    // Other series of the source change, these don't.
+    for second in 1..=60 {
+        let now = NOW + second * SECOND;
+        lease.touch(now);
+        for scene in [&depth, &rate] {
+            report(scene, "other", CUMULATIVE, now, Value::Int(second as i64));
+            scene.composite.expire(now);
+        }
+    }
+    let quiet = NOW + 1000 * SECOND;
+    lease.touch(quiet);
+    assert_eq!(depth.eval(quiet), (Freshness::Fresh, Some(4.0)));
+    assert_eq!(rate.eval(quiet), (Freshness::Fresh, Some(0.0)));
+    // A total that comes again is no gain.
+    report(&rate, "depth", CUMULATIVE, quiet, Value::Int(10));
+    assert_eq!(rate.eval(quiet), (Freshness::Fresh, Some(0.0)));
+    lease.suspend();
+    for scene in [&depth, &rate] {
+        let read = scene.read(quiet + SECOND);
+        assert_eq!((read.state, read.value), (Freshness::Stale, None));
+        assert_eq!((read.sources_expected, read.sources_reporting), (1, 0));
+    }
+    // What the receiver repeats of the dead changes nothing.
+    report(&depth, "depth", Data::Gauge, quiet + SECOND, Value::Double(4.0));
+    assert_eq!(depth.eval(quiet + SECOND), (Freshness::Stale, None));
+    let back = quiet + 20 * SECOND;
+    lease.touch(back);
+    report(&depth, "depth", Data::Gauge, back, Value::Double(6.0));
+    report(&rate, "depth", CUMULATIVE, back, Value::Int(30));
+    assert_eq!(depth.eval(back), (Freshness::Fresh, Some(6.0)));
+    let (state, gained) = rate.eval(back);
+    assert!(
+        state == Freshness::Fresh && gained.is_some_and(|rate| rate > 1.0),
+        "{gained:?}"
+    );
+    // The last process dies, and takes its gauge along.
+    report(&depth, "depth", Data::Gauge, back, Value::NoRecordedValue);
+    lease.suspend();
+    assert_eq!(depth.eval(back + SECOND), (Freshness::Stale, None));
+    lease.end();
+    assert_eq!(depth.eval(back + SECOND), (Freshness::Absent, None));
+    // Another component reports under the same resource.
+    depth.gauge("a", back + 2 * SECOND, 7.0);
+    assert_eq!(depth.eval(back + 2 * SECOND), (Freshness::Fresh, Some(7.0)));
+}
+
+#[test]
 fn a_failed_scrape_ends_the_source_at_once_and_discovery_lets_it_go() {
     let scene = Scene::of(Function::Last, Across::Sum);
     let all_up = |now| {

@@ -85,6 +85,38 @@ fn a_source_of_an_aggregated_series_lives_by_its_own_cadence() {
 }
 
 #[test]
+fn a_source_with_a_lease_is_alive_in_silence_and_overdue_in_death() {
+    let table = table(vec![Rule::newest()]);
+    let lease = Arc::new(Lease::new(Duration::from_secs(5), NOW));
+    let series = series("depth", Data::Gauge, &[("pod", "a")], &[]);
+    let mut session = table.session(NOW).of_leased(Some(lease.clone()));
+    assert_eq!(session.observe(&point(&series, 0, NOW, 4)), Outcome::Absorbed);
+    drop(session);
+    let quiet = NOW + 1000 * SECOND;
+    lease.touch(quiet);
+    let explain = || table.explain(&series, quiet, 10).unwrap();
+    let it = explain();
+    assert_eq!((it.state, it.reporting), (Freshness::Fresh, 1));
+    assert_eq!(
+        (it.sources[0].status, it.sources[0].seen),
+        (SourceStatus::Alive, quiet)
+    );
+    lease.suspend();
+    let it = explain();
+    assert_eq!((it.state, it.expected, it.reporting), (Freshness::Stale, 1, 0));
+    assert_eq!(it.sources[0].status, SourceStatus::Overdue);
+    assert!(
+        table
+            .lease_of(&series.resource)
+            .is_some_and(|lease| lease.is_dead())
+    );
+    // It reports by itself from now on.
+    table.observe(&point(&series, 0, quiet, 5), quiet);
+    assert_eq!(explain().state, Freshness::Fresh);
+    assert!(table.lease_of(&series.resource).is_none());
+}
+
+#[test]
 fn holdings_name_the_largest_sources() {
     let table = Arc::new(table(vec![Rule::newest()]));
     for pod in 0..20 {

@@ -71,9 +71,9 @@ impl View {
         for (found, place) in found.iter_mut().zip(places) {
             let is_it = |table: &&Arc<Table>| place.is_some_and(|place| holds(table, place, &found.series));
             found.table = tables.iter().find(is_it).cloned();
-            let (heard, lease) = self.senders.last_report(&found.series.resource);
-            found.seen = found.seen.max(heard);
-            found.is_alive = now.saturating_sub(found.seen) <= lease;
+            let last = self.senders.last_report(&found.series.resource);
+            found.seen = found.seen.max(last.seen);
+            found.is_alive = !last.is_dead() && now.saturating_sub(found.seen) <= last.lease;
         }
         Ok(found)
     }

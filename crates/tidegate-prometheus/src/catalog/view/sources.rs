@@ -161,7 +161,9 @@ impl ViewState {
                 let known: HashSet<Key> = sources.iter().map(|source| source.key).collect();
                 lost.difference(&known).count()
             });
-            let is_due = |source: &&SelectedSource| pass.now.saturating_sub(source.seen) <= source.lease;
+            let is_due = |source: &&SelectedSource| {
+                !source.is_dead && pass.now.saturating_sub(source.seen) <= source.lease
+            };
             Level {
                 name: name.to_owned(),
                 expected: sources.len() + lost,
@@ -224,8 +226,10 @@ fn sources<'a>(
             key,
             seen: 0,
             lease: sender.lease,
+            is_dead: false,
         });
         known.seen = known.seen.max(entry.times.seen);
+        known.is_dead |= sender.is_dead;
         if !failed.contains(&key) {
             known.seen = known.seen.max(sender.seen);
         }
@@ -238,15 +242,21 @@ struct ResourceState {
     /// The last report; 0: a rule makes it, and only its series show its state.
     seen: UnixNanos,
     lease: u64,
+    is_dead: bool,
 }
 
 impl ResourceState {
     fn of(resource: &Resource, pass: ViewPass<'_>) -> Self {
-        let (seen, lease) = pass.senders.last_report(resource);
+        let last = pass.senders.last_report(resource);
         let has_identity = job(resource).is_some() || !instance(resource).is_empty();
         Self {
-            seen: if has_identity { seen } else { 0 },
-            lease,
+            seen: if has_identity || last.sight.is_some() {
+                last.seen
+            } else {
+                0
+            },
+            lease: last.lease,
+            is_dead: last.is_dead(),
         }
     }
 }
