@@ -10,6 +10,7 @@ use parking_lot::Mutex;
 use tidegate_engine::{Composite, Pattern};
 use tidegate_exposition::unit;
 
+use crate::batch::Payload;
 use crate::config::nearest;
 
 /// Most names. Further ones are never suggested.
@@ -50,8 +51,19 @@ impl ArrivedNames {
         }
     }
 
+    /// Notes the metrics of a batch. The visitor of encoded ones notes them one by one.
+    pub(super) fn note_payload(&self, payload: &Payload) {
+        match payload {
+            Payload::Events(events) => self.note_all(events.schema.kinds.iter().map(|kind| &*kind.name)),
+            Payload::Points(points) => {
+                self.note_all(points.points.iter().map(|point| &*point.series.metric.name));
+            }
+            Payload::Encoded(_) => {}
+        }
+    }
+
     /// Notes the names of metrics. Equal ones often follow each other.
-    pub(super) fn note_all<'a>(&self, names: impl Iterator<Item = &'a str>) {
+    fn note_all<'a>(&self, names: impl Iterator<Item = &'a str>) {
         if !self.is_wanted.load(Relaxed) {
             return;
         }

@@ -160,18 +160,10 @@ impl Composites {
         self.first_batch.call_once(|| {
             self.set.list().iter().for_each(|one| one.observes_from(now));
         });
+        self.arrived.note_payload(payload);
         match payload {
-            Payload::Events(events) => {
-                let kinds = events.schema.kinds.iter();
-                self.arrived.note_all(kinds.map(|kind| &*kind.name));
-                self.set.observe_events(events);
-            }
-            Payload::Points(points) => {
-                let points = &points.points;
-                self.arrived
-                    .note_all(points.iter().map(|point| &*point.series.metric.name));
-                self.set.observe_all(points, now);
-            }
+            Payload::Events(events) => self.set.observe_events(events),
+            Payload::Points(points) => self.set.observe_all(&points.points, now),
             Payload::Encoded(encoded) => {
                 // Components that need the data refuse it if it is unreadable. Here it only passes.
                 let mut observing = Observing {
