@@ -11,8 +11,8 @@ Table = Mapping[tuple[str, str], str]
 
 BUILDS = "it builds the workspace for minutes to hours: `.ci/run` runs these commands"
 CLUSTER = "it needs a cluster of Kubernetes: tests/deploy renders the chart, and tests/kubernetes sends its objects to an API server"
-# The crate is not published yet. `test_cargo.py` compares such lines with its manifest.
-CRATES = "it needs a registry that has tidegate-metrics: tests of docs/install.md and docs/sdk.md add the same crate by its path"
+# `test_cargo.py` compares such lines with the manifest of the crate.
+CRATES = "it needs a checkout beside the program: tests of docs/install.md and docs/sdk.md add the same crate by its path"
 DAEMON = "it needs the daemon of Docker, and images of a registry"
 ENGINE = "it needs a GPU and an inference engine: the tests simulate its pages and rings"
 FIGURES = "it measures a release build for minutes to hours"
