@@ -55,6 +55,7 @@ NOT_RUN: Table = {
     ("docs/guides/vllm-sglang.md", "kubectl --namespace tidegate port-forward"): CLUSTER,
     ("docs/guides/vllm-sglang.md", "kubectl --namespace inference get hpa"): CLUSTER,
     ("docs/guides/sdk.md", "docker run"): DAEMON,
+    ("docs/guides/sdk.md", "cp inflight.rs"): "it builds a crate: the test runs the program in Python, and tidegate-metrics has this one as an example",
     ("docs/guides/vllm-sglang.md", "grpcurl"): "grpcurl is not a test peer: tests/it/autoscaling.rs makes the same call",
     # Failures.
     ("docs/composites.md", "$ tidegate explain"): "it needs a server that dies: tests/it/composites.rs stops one of two targets",
