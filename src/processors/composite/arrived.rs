@@ -140,7 +140,7 @@ mod tests {
                 "http_server_request_duration_seconds",
                 Some("http.server.request.duration"),
             ),
-            ("infer_latncy", Some("infer_latency")),
+            ("infer_latencies", Some("infer_latency")),
             ("infer_latency", None),
             ("queue", None),
         ] {
