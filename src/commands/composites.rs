@@ -200,6 +200,24 @@ async fn no_match(client: &Client, name: &str, labels: &[String]) -> Result<Stri
     Ok(filter.no_match(groups.filter(|group| !group.is_empty())))
 }
 
+/// Says what a watch waits for, if no group has the labels now.
+async fn print_no_match(client: &Client, name: &str, labels: &[String]) -> Result<(), Failure> {
+    let form: Vec<_> = labels.iter().map(|label| ("label", &**label)).collect();
+    // The name may be that of several composites, of which only some have no such group.
+    let answer = client.get(&format!("{PATH}/{name}"), &form).await?;
+    if sets(&answer).is_empty() {
+        let why = no_match(client, name, labels).await?;
+        eprintln!("{name}: {}; waiting for one", printable(&why));
+    }
+    Ok(())
+}
+
+/// Whether an event shows no group: the first one, if no group has the labels.
+fn is_empty_change(event: &StreamEvent) -> bool {
+    let data: Value = serde_json::from_str(&event.data).unwrap_or_default();
+    event.name == "change" && data.as_array().is_some_and(Vec::is_empty)
+}
+
 /// Why values are missing, once each.
 fn print_errors(sets: &[Value]) {
     let errors: BTreeSet<&str> = sets.iter().filter_map(|set| set["error"].as_str()).collect();
@@ -236,6 +254,11 @@ async fn watch(
             let data: Value = serde_json::from_str(&event.data).unwrap_or_default();
             let why = data["error"].as_str().unwrap_or("the gateway ended the stream");
             return Err(client.failure(printable(why)));
+        }
+        if is_empty_change(&event) {
+            // The watch goes on without this line.
+            let _ = print_no_match(&client, name, labels).await;
+            continue;
         }
         if screen.show(&event) {
             events += 1;

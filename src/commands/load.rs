@@ -3,9 +3,13 @@
 //! The loading that `run`, `validate` and `config` share: from `--config` and `--set` to a plan, with every problem on
 //! standard error.
 
+use std::io;
+use std::path::Path;
+
 use super::validate::{self, Listening};
 use super::{Failure, components, fetch};
-use crate::config::{At, Class, Document, Loader, Problems, Registry, print_redacted};
+use crate::component::files;
+use crate::config::{At, Class, Document, Loader, MAX_FILE_BYTES, Problems, Registry, print_redacted};
 use crate::service::Plan;
 use crate::service::graph::BuildError;
 use crate::telemetry::config::Level;
@@ -91,9 +95,27 @@ pub struct Loaded {
     problems: Problems,
 }
 
-/// Loads and checks; prints nothing.
+/// Loads and checks; prints nothing. It reads pipes to their ends, such as `/dev/stdin` and that of `<(...)`, and waits for the
+/// programs that write them.
 pub fn check(args: &ConfigArgs) -> Checked {
     check_with(args.loader(), &args.feature_gates)
+}
+
+/// The same for a gateway that runs. It reads regular files only: nobody may write to a pipe again.
+pub fn check_again(args: &ConfigArgs) -> Checked {
+    check_with(args.loader().reader(read_again), &args.feature_gates)
+}
+
+/// The text of a regular file.
+fn read_again(path: &Path) -> io::Result<String> {
+    let bytes = files::read(path, MAX_FILE_BYTES).map_err(|error| match error.kind() {
+        io::ErrorKind::InvalidInput => {
+            let why = "not a regular file: a reload can't read it again. Restart the gateway, or use a file";
+            io::Error::new(error.kind(), why)
+        }
+        _ => error,
+    })?;
+    String::from_utf8(bytes).map_err(|_| io::Error::new(io::ErrorKind::InvalidData, "not UTF-8"))
 }
 
 /// Loads; prints all problems when there are errors.

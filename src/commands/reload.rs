@@ -39,7 +39,8 @@ struct ReadConfig {
     loaded: Loaded,
     /// The paths of components that can't listen at the same time as those that run.
     clashes: Vec<[String; 2]>,
-    rules: RuleContents,
+    /// `None`: nobody watches them.
+    rules: Option<RuleContents>,
 }
 
 impl Reloader<'_> {
@@ -57,13 +58,13 @@ impl Reloader<'_> {
         let args = self.args.clone()?;
         tracing::info!(cause, "reading the configuration again");
         let listening = self.loaded.listening();
-        let level = self.loaded.level();
+        let (level, shared) = (self.loaded.level(), self.shared.clone());
         let check = move || -> Result<_, String> {
-            let mut loaded = load::check(&args).into_loaded()?;
+            let mut loaded = load::check_again(&args).into_loaded()?;
             loaded.override_level(level);
             Ok(ReadConfig {
                 clashes: listening.clashes(&loaded.listening()),
-                rules: RuleContents::of(&loaded.plan),
+                rules: RuleContents::of(&loaded.plan, &shared),
                 loaded,
             })
         };
@@ -152,7 +153,9 @@ impl Reloader<'_> {
             clashes,
             rules,
         } = read;
-        rules.watch(&self.shared);
+        if let Some(rules) = rules {
+            rules.watch(&self.shared);
+        }
         let applied = running.reload(&self.loaded.plan, &loaded.plan, &clashes).await;
         let mut changes = applied.map_err(|error| match error {
             ReloadError::Build(errors) => loaded.build_failed_text(errors),
@@ -234,8 +237,11 @@ pub(super) fn record(succeeded: bool, at: SystemTime) {
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
     use clap::Parser;
-    use rustix::fs::{CWD, Mode, OFlags, mkfifoat};
+    use rustix::fs::{CWD, Mode, mkfifoat};
+    use tokio::net::TcpListener;
 
     use super::*;
     use crate::component::reloads::NotReloaded;
@@ -257,16 +263,34 @@ mod tests {
         assert_eq!(listed(&changed).as_deref(), Some("added a, rebuilt b"));
     }
 
+    #[test]
+    fn a_reload_reads_regular_files_only() {
+        let directory = tempfile::tempdir().unwrap();
+        let [pipe, file] = ["pipe", "file"].map(|name| directory.path().join(name));
+        mkfifoat(CWD, &pipe, Mode::RUSR | Mode::WUSR).unwrap();
+        let reference = format!("receivers:\n  nop: ${{file:{}}}\n", pipe.display());
+        std::fs::write(&file, reference).unwrap();
+        for config in [&*pipe, &*file, Path::new("/dev/zero")] {
+            let args = Line::parse_from(["tidegate", "--config", config.to_str().unwrap()]).config;
+            let said = load::check_again(&args).problems.to_string();
+            assert!(
+                said.contains("not a regular file"),
+                "{}: {said}",
+                config.display()
+            );
+        }
+    }
+
+    /// As of a web server without an answer, or of a file on a dead mount.
     #[tokio::test]
     async fn a_read_that_hangs_can_be_dropped() {
         let yaml = "yaml: {receivers: {nop: {}}, exporters: {nop: {}}, \
 service: {pipelines: {logs: {receivers: [nop], exporters: [nop]}}}}";
         let loaded = load::load_from(Loader::default().config(yaml));
         let mut loaded = loaded.unwrap_or_else(|_| panic!("{yaml} should load"));
-        let directory = tempfile::tempdir().unwrap();
-        let pipe = directory.path().join("pipe");
-        mkfifoat(CWD, &pipe, Mode::RUSR | Mode::WUSR).unwrap();
-        let line = ["tidegate", "--config", pipe.to_str().unwrap()];
+        let server = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}/gateway.yaml", server.local_addr().unwrap());
+        let line = ["tidegate", "--config", &url];
         let shared = Arc::new(Shared::default());
         shared.reloads.support();
         let asking = shared.clone();
@@ -277,22 +301,12 @@ service: {pipelines: {logs: {receivers: [nop], exporters: [nop]}}}}";
             loaded: &mut loaded,
             shared,
         };
-        // The reader waits for the end of what this writer writes.
-        let opened = async {
-            loop {
-                let flags = OFlags::WRONLY | OFlags::NONBLOCK;
-                if let Ok(writer) = rustix::fs::open(&pipe, flags, Mode::empty()) {
-                    return writer;
-                }
-                tokio::time::sleep(Duration::from_millis(1)).await;
-            }
-        };
-        let writer = tokio::select! {
-            _ = reloader.read(cause) => panic!("a pipe without an end was read"),
-            writer = opened => writer,
+        let connection = tokio::select! {
+            _ = reloader.read(cause) => panic!("a server without an answer was read"),
+            accepted = server.accept() => accepted.unwrap(),
         };
         assert_eq!(asked.await.unwrap(), Err(NotReloaded::Stopping));
-        // The runtime of the test waits for the reader.
-        drop(writer);
+        // The runtime of the test waits for the reader, which may connect again.
+        drop((server, connection));
     }
 }

@@ -67,6 +67,9 @@ pub fn run(args: &RunArgs) -> Result<(), Failure> {
     let runtime = runtime()?;
     let shared = Arc::new(Shared::default());
     let files = args.watch_config.then(|| WatchedFiles::of(args.config.files()));
+    if files.is_some() {
+        watch::want_rules(&shared);
+    }
     let served = runtime.block_on(async {
         let spawn = |files| tokio::spawn(watch::watch(files, shared.clone()));
         let watching = files.clone().map(spawn);
@@ -130,7 +133,7 @@ pub async fn serve(
         date = DATE,
         "starting tidegate"
     );
-    let rules = RuleContents::of(&loaded.plan);
+    let rules = RuleContents::of(&loaded.plan, &shared);
     let mut graph = Graph::build(&loaded.plan, &shared).map_err(|errors| loaded.build_failed(errors))?;
     loaded.build_warned(std::mem::take(&mut graph.warnings));
     log_pipelines(&loaded.plan);
@@ -138,7 +141,9 @@ pub async fn serve(
     let config = std::mem::take(&mut loaded.shown);
     let overview = loaded.plan.overview(config, metrics.clone(), SystemTime::now());
     shared.overview.set(overview);
-    rules.watch(&shared);
+    if let Some(rules) = rules {
+        rules.watch(&shared);
+    }
     let telemetry = telemetry.start(&loaded.plan.telemetry, metrics, &shared).await?;
     loaded.log_warnings();
     let mut running = Running::start(graph, shared.clone(), drain).await?;

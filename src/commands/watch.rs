@@ -8,6 +8,8 @@ use std::collections::BTreeSet;
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::{Acquire, Release};
 use std::time::Duration;
 
 use tidegate_engine::Key;
@@ -29,7 +31,7 @@ const PATIENCE: u32 = 5;
 #[derive(Clone)]
 pub(super) struct WatchedFiles {
     regular: Vec<PathBuf>,
-    /// Pipes, such as `/dev/fd/63` of `<(...)`, and devices. They can't be read again, so they are not watched.
+    /// Pipes, such as `/dev/fd/63` of `<(...)`, and devices. No reload reads them again, so they are not watched.
     others: Vec<PathBuf>,
 }
 
@@ -48,22 +50,36 @@ pub(super) struct RuleContents {
     keys: ContentKeys,
 }
 
-/// The rule files of the newest configuration: a reload reads them.
+/// The rule files that [`watch`] looks at.
 #[derive(Default)]
-struct NewestRules(Latest<RuleContents>);
+struct WatchedRules {
+    /// Those of the newest configuration: a reload reads them.
+    newest: Latest<RuleContents>,
+    /// Whether anything looks at them.
+    are_wanted: AtomicBool,
+}
+
+/// Announces [`watch`]. Without it, nobody needs the contents of rule files. Call it before the first [`RuleContents::of`].
+pub(super) fn want_rules(shared: &Shared) {
+    let rules = shared.parts.get(WatchedRules::default);
+    rules.are_wanted.store(true, Release);
+}
 
 impl RuleContents {
-    /// Reads the rule files of a configuration. Call it before its components are built.
-    pub(super) fn of(plan: &Plan) -> Self {
-        let files = plan.rule_files();
-        let keys = keys(&files);
-        Self { files, keys }
+    /// Reads the rule files of a configuration, if they are watched. Call it before its components are built.
+    pub(super) fn of(plan: &Plan, shared: &Shared) -> Option<Self> {
+        let rules = shared.parts.get(WatchedRules::default);
+        rules.are_wanted.load(Acquire).then(|| {
+            let files = plan.rule_files();
+            let keys = keys(&files);
+            Self { files, keys }
+        })
     }
 
     /// Lets [`watch`] look at these files, and no others. Call it before a reload: if one of them is the cause of its failure, a
     /// change of the file asks for another reload.
     pub(super) fn watch(self, shared: &Shared) {
-        shared.parts.get(NewestRules::default).0.set(self);
+        shared.parts.get(WatchedRules::default).newest.set(self);
     }
 }
 
@@ -82,10 +98,10 @@ pub(super) fn log_watch(files: &WatchedFiles, shared: &Shared) {
     if !files.others.is_empty() {
         tracing::warn!(
             files = listed(&files.others),
-            "`--watch-config` does not watch these: they are not regular files"
+            "these are not regular files: `--watch-config` does not watch them, and reloads fail because of them"
         );
     }
-    let rules = shared.parts.get(NewestRules::default).0.get();
+    let rules = shared.parts.get(WatchedRules::default).newest.get();
     let globs = rules.iter().flat_map(|rules| &rules.files);
     let globs: Vec<_> = globs.flat_map(RuleFiles::globs).map(String::as_str).collect();
     if files.regular.is_empty() && globs.is_empty() {
@@ -107,7 +123,7 @@ struct Seen {
     /// The keys of the configuration's files.
     files: ContentKeys,
     rules: ContentKeys,
-    /// Files of the configuration that are now pipes, devices or directories. A reload would wait for the writer of a pipe.
+    /// Files of the configuration that are now pipes, devices or directories. A reload would refuse them.
     not_regular: Vec<PathBuf>,
 }
 
@@ -199,14 +215,14 @@ impl Watch {
 
 /// Asks for a reload whenever the contents of these files or of the rule files change.
 pub(super) async fn watch(files: WatchedFiles, shared: Arc<Shared>) {
-    let of_newest = shared.parts.get(NewestRules::default);
+    let watched = shared.parts.get(WatchedRules::default);
     let files: Arc<[PathBuf]> = files.regular.into();
     let mut rules: Option<Arc<RuleContents>> = None;
     let mut watch = Watch::of(look(&files, None).await);
     let mut ticks = tokio::time::interval(LOOK);
     loop {
         ticks.tick().await;
-        let newest = of_newest.0.get();
+        let newest = watched.newest.get();
         if let Some(newest) = newest
             && rules.as_ref().is_none_or(|rules| !Arc::ptr_eq(rules, &newest))
         {
@@ -253,6 +269,8 @@ mod tests {
     use rustix::fs::{CWD, Mode, mkfifoat};
 
     use super::*;
+    use crate::commands::load;
+    use crate::config::Loader;
 
     /// Files of the configuration with these contents. 0: the file is missing.
     fn seen<const N: usize>(contents: [(&str, u8); N]) -> Seen {
@@ -305,6 +323,25 @@ mod tests {
         assert!(!watch.wants_reload(&rules(1), &rules(1)));
         assert!(!watch.wants_reload(&rules(2), &rules(3)));
         assert!(watch.wants_reload(&rules(2), &rules(2)));
+    }
+
+    #[test]
+    fn rule_files_are_read_only_if_they_are_watched() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("rules.yaml");
+        fs::write(&file, "groups: []").unwrap();
+        let yaml = format!(
+            "yaml: {{extensions: {{rules: {{files: ['{}']}}}}, receivers: {{nop: {{}}}}, exporters: {{nop: {{}}}}, \
+service: {{extensions: [rules], pipelines: {{logs: {{receivers: [nop], exporters: [nop]}}}}}}}}",
+            file.display()
+        );
+        let loaded = load::load_from(Loader::default().config(&yaml));
+        let plan = loaded.unwrap_or_else(|_| panic!("{yaml} should load")).plan;
+        let shared = Shared::default();
+        assert!(RuleContents::of(&plan, &shared).is_none());
+        want_rules(&shared);
+        let contents = RuleContents::of(&plan, &shared).unwrap();
+        assert!(contents.keys.keys().eq([&file]));
     }
 
     #[test]

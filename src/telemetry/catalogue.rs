@@ -153,9 +153,9 @@ pub(super) const CATALOGUE: &[Described] = metrics_table! {
     Normal Gauge "tidegate_composite_page_refused_entries" ["{entry}"] "Groups that are not in the shared page now, by reason.";
     Normal Counter "tidegate_answers_refused_total" ["{answer}"] "Answers refused because those that clients have not read take too much memory.";
     Normal Counter "tidegate_queries_refused_total" ["{query}"] "Queries and watches that were not answered, by reason.";
-    Normal Gauge "tidegate_history_bytes" ["By"] "Memory of the past that queries can see.";
+    Normal Gauge "tidegate_history_bytes" ["By"] "Memory of the past that queries can see, and of the gauges that failed targets had.";
     Normal Gauge "tidegate_history_series" ["{series}"] "Series with a past that queries can see.";
-    Normal Counter "tidegate_history_refused_series_total" ["{series}"] "Series without a past because the history is full.";
+    Normal Counter "tidegate_history_refused_series_total" ["{series}"] "Series without a past, and forgotten gauges of failed targets, because the history is full.";
     Normal Counter "tidegate_history_fetched_series_total" ["{series}"] "Series that got samples of another replica.";
     Normal Counter "tidegate_history_fetched_samples_total" ["{sample}"] "Samples that came from another replica.";
     Normal Counter "tidegate_history_fetch_omitted_series_total" ["{series}"] "Series of another replica that are not here, or have no history here.";

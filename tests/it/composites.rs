@@ -4,6 +4,7 @@
 
 use super::kit::gateway::tidegate;
 use super::kit::keda::Keda;
+use super::kit::process::Process;
 use super::kit::{Answer, Gateway, SOON, Target, free_port, http, wait_for, wait_until};
 use serde_json::Value as Json;
 use std::ffi::OsStr;
@@ -64,13 +65,17 @@ impl Scene {
             .expect("taken");
     }
 
-    fn run(&self, arguments: &[&str]) -> Output {
+    fn command(&self, arguments: &[&str]) -> Command {
         let mut command = tidegate();
         command.args(arguments).env(
             "TIDEGATE_ADMIN",
             format!("unix:{}", self.path("admin.sock").display()),
         );
-        command.output().expect("a command")
+        command
+    }
+
+    fn run(&self, arguments: &[&str]) -> Output {
+        self.command(arguments).output().expect("a command")
     }
 
     fn text(&self, arguments: &[&str]) -> String {
@@ -158,6 +163,34 @@ fn commands_ask_what_a_gateway_holds() {
             "{arguments:?}: {said}"
         );
     }
+    scene.gateway.stop();
+}
+
+#[test]
+fn a_watch_without_a_match_says_what_it_waits_for() {
+    let scene = start();
+    scene.send("queue:7|g|#model:m");
+    wait_until(SOON, "the value", || {
+        scene.text(&["composites"]).contains("depth{model=\"m\"}")
+    });
+    let arguments = [
+        "composites",
+        "watch",
+        "depth",
+        "--label",
+        "model=n",
+        "--events",
+        "1",
+    ];
+    let mut watch = Process::start("watch", &mut scene.command(&arguments));
+    let said = watch.stderr.clone();
+    let why = "depth: no group has model=n; its groups are {model=\"m\"}; waiting for one";
+    watch.wait_until("it says what it waits for", || said.find(why).is_some());
+    scene.send("queue:9|g|#model:n");
+    assert!(watch.wait(SOON).success());
+    let shown = watch.stdout.text();
+    assert!(shown.contains("  depth{model=\"n\"}  9"), "{shown}");
+    assert_eq!(said.text().lines().count(), 1, "{}", said.text());
     scene.gateway.stop();
 }
 

@@ -3,11 +3,13 @@
 //! Signals that end a gateway.
 
 use super::kit::http_peer::Reply;
-use super::kit::{Gateway, HttpPeer, SOON, free_port, http, wait_for, wait_until};
-use rustix::fs::{CWD, Mode, OFlags, mkfifoat};
+use super::kit::{Gateway, HttpPeer, SOON, free_port, http, wait_until};
+use rustix::fs::{CWD, Mode, mkfifoat};
 use rustix::process::Signal;
-use std::fs;
+use std::process::Command;
 use std::time::Duration;
+use std::{fs, thread};
+use tempfile::TempDir;
 
 /// A request with one log record.
 const LOG: &str = r#"{"resourceLogs": [{"scopeLogs": [{"logRecords": [{"body": {"stringValue": "a"}}]}]}]}"#;
@@ -88,24 +90,62 @@ fn a_second_signal_ends_a_reload_too() {
 
 /// As a file on a dead mount.
 #[test]
-fn a_file_that_is_never_read_does_not_delay_the_stop() {
+fn a_configuration_that_never_comes_does_not_delay_the_stop() {
     let (vendor, input) = (slow_vendor(Duration::from_secs(4)), free_port());
-    let mut gateway = Gateway::start(&config(input, &vendor, "20s"));
-    let pipe = gateway.path("timeout");
-    mkfifoat(CWD, &pipe, Mode::RUSR | Mode::WUSR).expect("a pipe");
-    let timeout = format!("\"${{file:{}}}\"", pipe.display());
-    let edited = config(input, &vendor, &timeout);
-    fs::write(gateway.path("config.yaml"), edited).expect("a file of the test");
+    let answer = |delay| Reply {
+        body: "{}".to_owned(),
+        delay,
+        ..Reply::default()
+    };
+    let server = HttpPeer::answering(answer(Duration::ZERO));
+    let mut gateway = Gateway::start_with(&config(input, &vendor, "20s"), |command| {
+        let url = format!("http://127.0.0.1:{}/more.yaml", server.port());
+        command.args(["--config", &url]);
+    });
+    server.answer(answer(Duration::from_mins(5)));
     gateway.signal(Signal::HUP);
     gateway.wait_for_log("reading the configuration again");
-    // The reader waits for the end of what this writer writes.
-    let flags = OFlags::WRONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
-    let writer = wait_for(SOON, "the gateway reads", || {
-        rustix::fs::open(&pipe, flags, Mode::empty()).ok()
-    });
+    wait_until(SOON, "the gateway reads", || server.seen().len() == 2);
     send_one(input, &vendor);
     let said = gateway.stop();
     assert!(said.contains("SIGHUP refused: the gateway stops"), "{said}");
     assert!(said.contains("sent=1 "), "{said}");
-    drop(writer);
+}
+
+#[test]
+fn a_pipe_is_read_at_the_start_and_refused_at_a_reload() {
+    let (vendor, input) = (HttpPeer::start(), free_port());
+    let directory = TempDir::new().expect("a temporary directory");
+    let pipe = directory.path().join("more.yaml");
+    mkfifoat(CWD, &pipe, Mode::RUSR | Mode::WUSR).expect("a pipe");
+    let to = pipe.clone();
+    let writer = thread::spawn(move || fs::write(to, "{}"));
+    let mut gateway = Gateway::start_with(&config(input, &vendor, "20s"), |command| {
+        command.arg("--config").arg(&pipe);
+    });
+    writer.join().expect("no panic").expect("the pipe is read");
+    gateway.signal(Signal::HUP);
+    let line = gateway.wait_for_log("not a regular file: a reload can't read it again");
+    assert!(line.contains("more.yaml"), "{line}");
+    send_one(input, &vendor);
+    gateway.stop();
+}
+
+#[test]
+fn a_check_reads_standard_input_and_the_pipe_of_a_shell() {
+    const CHECK: &str = r#"
+"$0" validate --config <(cat "$1") || exit
+cat "$1" | "$0" validate --config /dev/stdin
+"#;
+    let vendor = HttpPeer::start();
+    let directory = TempDir::new().expect("a temporary directory");
+    let file = directory.path().join("gateway.yaml");
+    fs::write(&file, config(free_port(), &vendor, "20s")).expect("a file of the test");
+    let mut command = Command::new("bash");
+    command
+        .args(["-c", CHECK, env!("CARGO_BIN_EXE_tidegate")])
+        .arg(&file);
+    let output = command.output().expect("bash runs");
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert_eq!(said.matches(": valid: 1 pipeline").count(), 2, "{output:?}");
 }

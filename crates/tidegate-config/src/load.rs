@@ -2,6 +2,7 @@
 
 //! From command-line arguments to one merged, substituted and checked tree.
 
+use std::io;
 use std::path::{Path as FilePath, PathBuf};
 
 use super::check::{self, Registry};
@@ -9,7 +10,7 @@ use super::document::Document;
 use super::merge::{merge, read_set};
 use super::node::{Entry, Node, NodeValue, Path};
 use super::problems::Problems;
-use super::substitute::{Env, read_file, substitute};
+use super::substitute::{Env, ReadFile, read_file, substitute};
 use super::yaml;
 
 /// Collects where configuration comes from, then reads it all in one run.
@@ -41,6 +42,7 @@ pub struct Loader<'a> {
     inputs: Vec<Input>,
     sets: Vec<String>,
     env: Option<Box<Env<'a>>>,
+    reader: Option<Box<ReadFile<'a>>>,
 }
 
 /// The name of a text that stands on the command line.
@@ -108,6 +110,12 @@ impl<'a> Loader<'a> {
         self
     }
 
+    /// Reads files with this function instead of [`read_file`], those of `${file:PATH}` too.
+    pub fn reader(mut self, read: impl Fn(&FilePath) -> io::Result<String> + 'a) -> Self {
+        self.reader = Some(Box::new(read));
+        self
+    }
+
     /// Reads, merges, substitutes and checks.
     pub fn load(self, registry: &dyn Registry) -> Loaded {
         let mut problems = Problems::default();
@@ -146,9 +154,16 @@ impl<'a> Loader<'a> {
         }
     }
 
+    fn file_reader(&self) -> &ReadFile<'_> {
+        match &self.reader {
+            Some(read) => read,
+            None => &read_file,
+        }
+    }
+
     /// The files with the `--set` arguments over them.
     fn merged(&self, problems: &mut Problems) -> Option<Node> {
-        let env = self.variables();
+        let (env, read) = (self.variables(), self.file_reader());
         if self.inputs.is_empty() {
             let message = "at least one --config must be given";
             problems.at_span(None, "").error(message);
@@ -156,7 +171,7 @@ impl<'a> Loader<'a> {
         }
         let before = problems.error_count();
         let mut root: Option<Node> = None;
-        let files = (self.inputs.iter()).filter_map(|input| input.read(env, problems));
+        let files = (self.inputs.iter()).filter_map(|input| input.read(env, read, problems));
         for node in files.collect::<Vec<_>>() {
             lay(&mut root, node);
         }
@@ -175,7 +190,7 @@ impl<'a> Loader<'a> {
 
     fn substituted(&self, mut root: Node, problems: &mut Problems) -> Node {
         root.set_paths(Path::default());
-        substitute(&mut root, self.variables(), problems);
+        substitute(&mut root, self.variables(), self.file_reader(), problems);
         root.set_paths(Path::default());
         root
     }
@@ -208,11 +223,11 @@ impl Input {
         }
     }
 
-    fn read(&self, env: &Env<'_>, problems: &mut Problems) -> Option<Node> {
+    fn read(&self, env: &Env<'_>, read: &ReadFile<'_>, problems: &mut Problems) -> Option<Node> {
         let name = self.name();
         let text = match self {
             Input::Text { text, .. } => text.clone(),
-            Input::File(path) => read_config(path, problems)?,
+            Input::File(path) => read_config(path, read, problems)?,
             Input::Failed(why) => {
                 problems.at_span(None, "").error(why);
                 return None;
@@ -269,8 +284,8 @@ fn nested_by_colons(root: Node) -> Node {
     whole
 }
 
-fn read_config(path: &FilePath, problems: &mut Problems) -> Option<String> {
-    match read_file(path) {
+fn read_config(path: &FilePath, read: &ReadFile<'_>, problems: &mut Problems) -> Option<String> {
+    match read(path) {
         Ok(text) => Some(text),
         Err(error) => {
             let message = format!("can't read {}: {error}", path.display());

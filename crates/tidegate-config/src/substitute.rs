@@ -4,7 +4,7 @@
 //!
 //! Messages never show the result: places stay those of the `${...}` in the text.
 
-use std::io::Read;
+use std::io::{self, Read};
 use std::path::Path as FilePath;
 
 use super::node::{Node, NodeValue, Origin};
@@ -27,10 +27,14 @@ const MAX_EXPANDED_BYTES: usize = 16 << 20;
 /// Looks up environment variables; tests pass their own.
 pub(super) type Env<'a> = dyn Fn(&str) -> Option<String> + 'a;
 
+/// Reads the text of a file; see [`Loader::reader`](super::Loader::reader).
+pub(super) type ReadFile<'a> = dyn Fn(&FilePath) -> io::Result<String> + 'a;
+
 /// Replaces all references below a node whose paths are written.
-pub(super) fn substitute(root: &mut Node, env: &Env<'_>, problems: &mut Problems) {
+pub(super) fn substitute(root: &mut Node, env: &Env<'_>, read: &ReadFile<'_>, problems: &mut Problems) {
     let mut expander = Expander {
         env,
+        read,
         problems,
         expansions: 0,
         bytes: 0,
@@ -40,6 +44,7 @@ pub(super) fn substitute(root: &mut Node, env: &Env<'_>, problems: &mut Problems
 
 struct Expander<'a> {
     env: &'a Env<'a>,
+    read: &'a ReadFile<'a>,
     problems: &'a mut Problems,
     expansions: usize,
     bytes: usize,
@@ -171,7 +176,7 @@ impl Expander<'_> {
             ("env", name) => self.variable(node, body, name, nesting),
             ("file", path) => {
                 let path = self.text(node, path, nesting + 1)?;
-                read_file(FilePath::new(&path)).map(Some).map_err(unreadable)
+                (self.read)(FilePath::new(&path)).map(Some).map_err(unreadable)
             }
             ("yaml", text) => Ok(Some(text.to_owned())),
             _ => {
@@ -250,18 +255,18 @@ impl Expander<'_> {
 ///
 /// # Errors
 /// The file can't be read, is larger, or is not UTF-8.
-pub fn read_file(path: &FilePath) -> std::io::Result<String> {
+pub fn read_file(path: &FilePath) -> io::Result<String> {
     let mut text = String::new();
     let file = std::fs::File::open(path)?;
     file.take(MAX_FILE_BYTES as u64 + 1).read_to_string(&mut text)?;
     if text.len() > MAX_FILE_BYTES {
         let message = format!("larger than {MAX_FILE_BYTES} bytes");
-        return Err(std::io::Error::new(std::io::ErrorKind::FileTooLarge, message));
+        return Err(io::Error::new(io::ErrorKind::FileTooLarge, message));
     }
     Ok(text)
 }
 
-fn unreadable(error: std::io::Error) -> ReferenceFailure {
+fn unreadable(error: io::Error) -> ReferenceFailure {
     let message = format!("can't read this file: {error}");
     (message, "relative paths start at the working directory")
 }

@@ -7,7 +7,7 @@ use super::document::Document;
 use super::load::Loaded;
 use super::node::{Node, NodeValue, Origin};
 use super::problems::Problems;
-use super::substitute::{has_reference, substitute};
+use super::substitute::{has_reference, read_file, substitute};
 
 /// Checks a configuration, and follows no `${...}`: values with references count as valid.
 ///
@@ -16,7 +16,7 @@ pub fn check_unresolved(root: &Node, registry: &dyn Registry, mut problems: Prob
     let mut root = root.clone();
     root.renew_paths();
     accept_references(&mut root);
-    substitute(&mut root, &|_| None, &mut problems);
+    substitute(&mut root, &|_| None, &read_file, &mut problems);
     root.renew_paths();
     let document = Document::read(root, &mut problems);
     check::check(&document, registry, &mut problems);

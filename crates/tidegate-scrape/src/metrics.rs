@@ -349,6 +349,41 @@ mod tests {
         keeps_one_for_each_component(JobLabels::of);
     }
 
+    /// The failures without a line at the end of these scrapes, each with the number of its target and whether it fails.
+    fn suppressed_after(scrapes: &[(usize, bool)]) -> usize {
+        let entry = Sink::new().entry(Signal::Metrics);
+        let metrics = Arc::new(ScrapeMetrics::new("r".into(), "j".into(), entry));
+        let mut targets = [(); 2].map(|()| TargetHealth::new(metrics.clone()));
+        for (target, fails) in scrapes {
+            if *fails {
+                targets[*target].failed("connection", &"target", &"refused");
+            } else {
+                targets[*target].up(&"target");
+            }
+        }
+        let later = Instant::now() + Duration::from_secs(60);
+        let mut limits = metrics.log_limits.lock();
+        limits.of_failure("connection", false, later).unwrap().suppressed
+    }
+
+    #[test]
+    fn a_target_that_begins_to_fail_has_a_line_of_its_own() {
+        let both_fail = [(0, true), (0, true), (1, true), (1, true)];
+        assert_eq!(
+            suppressed_after(&both_fail[..2]),
+            1,
+            "the second failure of a target"
+        );
+        assert_eq!(
+            suppressed_after(&both_fail[..3]),
+            0,
+            "the first failure of the other one"
+        );
+        assert_eq!(suppressed_after(&both_fail), 1);
+        let again = [&both_fail[..], &[(1, false), (1, true)]].concat();
+        assert_eq!(suppressed_after(&again), 0, "it was up in between");
+    }
+
     #[test]
     fn jobs_beyond_the_limit_share_a_label() {
         let labels = JobLabels::default();

@@ -201,6 +201,11 @@ async fn every_failure_is_down_and_ends_what_was_there() {
         assert_eq!(value(&batches[0], "up"), Some(&Value::Double(1.0)), "{more}");
         assert_eq!(value(&batches[1], "up"), Some(&Value::Double(0.0)), "{more}");
         assert_eq!(value(&batches[1], "g"), Some(&Value::NoRecordedValue), "{more}");
+        let at = |name: &str| {
+            let mut points = batches[1].iter();
+            points.position(|point| &*point.series.metric.name == name)
+        };
+        assert!(at("up") < at("g"), "readers find the failure, {more}");
     }
 }
 

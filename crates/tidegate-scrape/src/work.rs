@@ -163,11 +163,18 @@ impl Work {
         (scraped.samples, scraped.kept) = (counts.samples, counts.kept);
         scraped.added = counts.series_added;
         scraped.duration = started.elapsed();
+        // A reader that misses a series looks at `up` after that. So a failure comes before the ends of the series.
+        let ends = if failure.is_some() {
+            std::mem::take(&mut points)
+        } else {
+            Vec::new()
+        };
         let resource = self.decoder.resource(self.report.job(), self.report.instance());
         if let Some(resource) = resource {
             self.report.follow(&resource, time, &mut points);
         }
         points.extend(self.report.points(&scraped, time));
+        points.extend(ends);
         Done {
             failure,
             ..self.push(batch(points), held)

@@ -55,12 +55,11 @@ impl ScrapedTarget {
         Ok(points)
     }
 
-    /// The points of a failed scrape: the end of the series, and `up`.
+    /// The points of a failed scrape: `up`, and the end of the series.
     pub(super) fn fail(&mut self) -> Vec<Point> {
         let now = unix_now();
-        let mut points = Vec::new();
+        let mut points = vec![self.up(Value::Double(0.0))];
         self.decoder.end(now, &mut points);
-        points.push(self.up(Value::Double(0.0)));
         self.failed = Some(now);
         points
     }
@@ -165,7 +164,7 @@ mod tests {
         assert_eq!(seen(&page), [("depth", Some(3.0)), ("up", Some(1.0))]);
         assert_eq!(page[0].series.resource, page[1].series.resource);
         assert_eq!(page[0].series.attributes, page[1].series.attributes);
-        assert_eq!(seen(&target.fail()), [("depth", None), ("up", Some(0.0))]);
+        assert_eq!(seen(&target.fail()), [("up", Some(0.0)), ("depth", None)]);
         assert_eq!(seen(&target.fail()), [("up", Some(0.0))]);
         assert_eq!(seen(&target.leave()), [("up", None)]);
         assert!(target.leave().is_empty());

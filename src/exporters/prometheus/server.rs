@@ -3,7 +3,6 @@
 //! The content of the exporter's server: the scrape, and the list of omitted series.
 
 use std::sync::Arc;
-use std::time::Instant;
 
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -102,10 +101,10 @@ impl Scrapes {
             return pages::busy("the reload that began this page has failed: see the log of the gateway");
         }
         let health = &self.shared.health;
-        if let Some(why) = health.refusal().await {
-            return pages::busy(&why);
-        }
-        let shown_until = health.shown_until();
+        let read = match health.begin_confirmed_read().await {
+            Ok(read) => read,
+            Err(why) => return pages::busy(&why),
+        };
         let agreed = Agreed::on(&joined(headers, ACCEPT), self.with_openmetrics);
         let coding = accept::coding(&joined(headers, ACCEPT_ENCODING), &CODINGS);
         let unrendered = || failed("the scrape could not be rendered\n");
@@ -137,8 +136,11 @@ impl Scrapes {
             return unrendered();
         };
         // The page has values of when it was asked for. Another replica may have shown newer ones long ago.
-        if shown_until.is_some_and(|until| until < Instant::now()) {
+        if read.is_outdated() {
             return pages::busy("stale: rendering the page took longer than its values may be old");
+        }
+        if let Err(why) = health.check_read(read) {
+            return pages::busy(&why);
         }
         let body = Bytes::from_owner(Unread { bytes, _share: share });
         let mut answer = pages::bytes(TEXT, body);
@@ -202,7 +204,7 @@ fn failed(why: &str) -> Answer {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
+    use std::time::{Duration, Instant};
 
     use tidegate_engine::{Attributes, Data, Limits, Rule, Table, Value};
 

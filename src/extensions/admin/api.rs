@@ -186,14 +186,11 @@ impl Api {
             "/-/healthy" => pages::text(StatusCode::OK, "text/plain", "tidegate is healthy.\n".to_owned()),
             "/-/ready" => self.ready(),
             path if path.starts_with(COMPOSITES) => {
-                if let Some(why) = self.shared.health.refusal().await {
+                // Each page begins its own read: a request may wait long for a change before it.
+                if let Err(why) = self.shared.health.begin_confirmed_read().await {
                     return pages::busy(&why);
                 }
                 let page = composites::page(&request, &self.shared, &self.queues, &self.stopping).await;
-                // A request may have waited for a change, and the values have become too old.
-                if let Some(why) = self.shared.health.unready() {
-                    return pages::busy(&why);
-                }
                 page.unwrap_or_else(nothing)
             }
             feeds::PATH => self.stream(&request),
@@ -222,11 +219,11 @@ impl Api {
             return nothing();
         };
         let deadline = request.came + self.time_for(&request);
+        let (health, mut read) = (&self.shared.health, None);
         if route.reads_data() {
-            let refusal = self.shared.health.refusal();
-            match tokio::time::timeout_at(deadline.into(), refusal).await {
-                Ok(None) => {}
-                Ok(Some(why)) => return pages::busy(&why),
+            match tokio::time::timeout_at(deadline.into(), health.begin_confirmed_read()).await {
+                Ok(Ok(begun)) => read = Some(begun),
+                Ok(Err(why)) => return pages::busy(&why),
                 Err(_) => return self.refusal(&QueryError::Timeout.into()),
             }
         }
@@ -273,8 +270,8 @@ impl Api {
             Err(_) => self.refusal(&QueryError::Timeout.into()),
         };
         // A query may have waited for its turn, and the values have become too old.
-        match self.shared.health.unready() {
-            Some(why) if route.reads_data() => pages::busy(&why),
+        match read.map(|read| health.check_read(read)) {
+            Some(Err(why)) => pages::busy(&why),
             _ => answer,
         }
     }
@@ -368,7 +365,8 @@ impl Api {
                 && answers.iter().all(|answer| answer.state.is_unusable())
             {
                 return Err(ApiFailure::execution(format!(
-                    "the composite `{name}` is {} and has no value; use `or` or `absent` to give one",
+                    "the composite `{name}` is {} and has no value, so the query has no value now; check that its sources \
+                     run and reach the gateway (`tidegate explain` lists those that do not report)",
                     states.into_iter().collect::<Vec<_>>().join(", ")
                 )));
             }

@@ -12,7 +12,8 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use super::queues::{QueryKind, QueryQueues};
-use crate::component::{Shared, unix_now};
+use crate::component::shared::Health;
+use crate::component::{ReadToken, Shared, unix_now};
 use crate::config::nearest;
 use crate::net::pages::{self, Answer, Event, Request};
 use crate::watch::{Backlog, Ended, Filter, Follow, WatchEvent, Watched, backlog, json as shape, refresh};
@@ -32,14 +33,15 @@ const ALIVE: Duration = Duration::from_secs(10);
 /// The page below [`COMPOSITES`]; `None`: this path has no page.
 pub(super) async fn page(
     request: &Request,
-    shared: &Shared,
+    shared: &Arc<Shared>,
     queues: &QueryQueues,
     stopping: &CancellationToken,
 ) -> Option<Answer> {
+    let health = &shared.health;
     let composites = &*shared.composites.list();
     let rest = match request.path.strip_prefix(COMPOSITES)? {
         "" | "/" => {
-            return Some(label_sets(composites, Filter::default(), request, queues).await);
+            return Some(label_sets(composites, Filter::default(), request, queues, health).await);
         }
         rest => rest.strip_prefix('/')?,
     };
@@ -63,7 +65,7 @@ pub(super) async fn page(
     let answered = if is_watch {
         watch(request, named, shared, queues, stopping)
     } else {
-        one(request, &named, queues, stopping).await
+        one(request, &named, queues, stopping, health).await
     };
     Some(answered.unwrap_or_else(|why| pages::error(StatusCode::BAD_REQUEST, "bad_data", &why)))
 }
@@ -82,14 +84,20 @@ async fn label_sets(
     wants: Filter,
     request: &Request,
     queues: &QueryQueues,
+    health: &Health,
 ) -> Answer {
+    let read = match health.begin_read() {
+        Ok(read) => read,
+        Err(why) => return pages::busy(&why),
+    };
     refresh(composites).await;
     let composites = composites.to_vec();
     let write = move || pages::bytes("application/json", written(&composites, &wants).into());
     let written = queues.compute_in_time(QueryKind::Light, request.client, write);
-    match written.await {
-        Ok(answer) => answer,
-        Err(why) => pages::busy(&why.to_string()),
+    match (written.await, health.check_read(read)) {
+        (Ok(answer), Ok(())) => answer,
+        (_, Err(why)) => pages::busy(&why),
+        (Err(why), _) => pages::busy(&why.to_string()),
     }
 }
 
@@ -121,11 +129,15 @@ pub(super) async fn refresh_all(shared: &Shared) {
 
 /// The last values of all composites, in the form of Prometheus's API.
 pub(super) fn current(shared: &Shared) -> String {
-    if let Some(why) = shared.health.unready() {
-        return json!({"status": "error", "errorType": "unavailable", "error": why}).to_string();
+    let health = &shared.health;
+    let values = health.begin_read().and_then(|read| {
+        let values = written(&shared.composites.list(), &Filter::default());
+        health.check_read(read).map(|()| values)
+    });
+    match values {
+        Ok(values) => format!("{{\"status\":\"success\",\"data\":{values}}}"),
+        Err(why) => json!({"status": "error", "errorType": "unavailable", "error": why}).to_string(),
     }
-    let values = written(&shared.composites.list(), &Filter::default());
-    format!("{{\"status\":\"success\",\"data\":{values}}}")
 }
 
 fn duration(request: &Request, name: &str) -> Result<Option<Duration>, String> {
@@ -148,6 +160,7 @@ async fn one(
     named: &[Arc<Watched>],
     queues: &QueryQueues,
     stopping: &CancellationToken,
+    health: &Health,
 ) -> Result<Answer, String> {
     let wants = Filter::parse(request.all("label"))?;
     if let Some(wait) = duration(request, "wait")? {
@@ -169,7 +182,7 @@ async fn one(
             () = stopping.cancelled() => {}
         }
     }
-    Ok(label_sets(named, wants, request, queues).await)
+    Ok(label_sets(named, wants, request, queues, health).await)
 }
 
 /// The threshold that a watcher names: `above` or `below`, `clear`, `min_interval`.
@@ -194,7 +207,7 @@ fn threshold(request: &Request, min_interval: Option<Duration>) -> Result<Option
 fn watch(
     request: &Request,
     named: Vec<Arc<Watched>>,
-    shared: &Shared,
+    shared: &Arc<Shared>,
     queues: &QueryQueues,
     stopping: &CancellationToken,
 ) -> Result<Answer, String> {
@@ -205,6 +218,10 @@ fn watch(
         Ok(place) => place,
         Err(why) => return Ok(pages::busy(&why.to_string())),
     };
+    let read = match shared.health.begin_read() {
+        Ok(read) => read,
+        Err(why) => return Ok(pages::busy(&why)),
+    };
     let (to, events) = backlog(shared, last_word);
     for watched in named {
         let follow = watched.follow().only(wants.clone());
@@ -213,18 +230,31 @@ fn watch(
             None => follow.every(min_interval.unwrap_or(MIN_INTERVAL)),
         };
         let (place, to, stopping) = (place.clone(), to.clone(), stopping.clone());
+        let shared = shared.clone();
         tokio::spawn(async move {
             let _until_it_ends = place;
-            publish(watched, follow, to, stopping).await;
+            publish(watched, follow, to, (&shared.health, read), stopping).await;
         });
     }
     Ok(pages::events(events))
 }
 
-async fn publish(watched: Arc<Watched>, mut follow: Follow, to: Backlog<Event>, stopping: CancellationToken) {
+async fn publish(
+    watched: Arc<Watched>,
+    mut follow: Follow,
+    to: Backlog<Event>,
+    (health, read): (&Health, ReadToken),
+    stopping: CancellationToken,
+) {
+    let publish = async {
+        tokio::select! {
+            // A reader of a gateway that is not ready gets the end also if nothing changes.
+            () = health.until_lapse(read) => Err(Ended::Unready),
+            published = publish_all(&watched, &mut follow, &to, (health, read)) => published,
+        }
+    };
     // With a stop, the stream ends with this task. A stop also ends a wait for a slow reader.
-    let published = stopping.run_until_cancelled(publish_all(&watched, &mut follow, &to));
-    if let Some(Err(why)) = published.await {
+    if let Some(Err(why)) = stopping.run_until_cancelled(publish).await {
         to.finish(why).await;
     }
 }
@@ -233,14 +263,19 @@ async fn publish(watched: Arc<Watched>, mut follow: Follow, to: Backlog<Event>, 
 pub(super) fn last_word(why: Ended) -> Option<Event> {
     match why {
         Ended::Gone | Ended::Stopping => None,
-        Ended::Replaced | Ended::Slow | Ended::Memory => Some(Event::named(
+        Ended::Replaced | Ended::Unready | Ended::Slow | Ended::Memory => Some(Event::named(
             "ended",
             &json!({"error": why.to_string()}).to_string(),
         )),
     }
 }
 
-async fn publish_all(watched: &Watched, follow: &mut Follow, to: &Backlog<Event>) -> Result<(), Ended> {
+async fn publish_all(
+    watched: &Watched,
+    follow: &mut Follow,
+    to: &Backlog<Event>,
+    (health, read): (&Health, ReadToken),
+) -> Result<(), Ended> {
     loop {
         to.ready().await?;
         let event = tokio::select! {
@@ -266,6 +301,8 @@ async fn publish_all(watched: &Watched, follow: &mut Follow, to: &Backlog<Event>
             }
             None => Event::alive(),
         };
+        // The values may be of any moment since the last event.
+        health.check_read(read).map_err(|_| Ended::Unready)?;
         let bytes = event.bytes();
         to.send(place, event, bytes);
     }
@@ -273,25 +310,64 @@ async fn publish_all(watched: &Watched, follow: &mut Follow, to: &Backlog<Event>
 
 #[cfg(test)]
 mod tests {
+    use tokio::task::JoinHandle;
     use tokio::time::timeout;
     use tokio_stream::StreamExt;
 
     use super::*;
     use crate::watch::testing::Bench;
 
+    /// The task of a watch that begins now.
+    fn publishing(
+        shared: &Arc<Shared>,
+        bench: &Bench,
+        to: Backlog<Event>,
+        stopping: &CancellationToken,
+    ) -> JoinHandle<()> {
+        let (shared, stopping) = (shared.clone(), stopping.clone());
+        let read = shared.health.begin_read().unwrap();
+        let (watched, follow) = (bench.watched.clone(), bench.watched.follow());
+        tokio::spawn(async move {
+            publish(watched, follow, to, (&shared.health, read), stopping).await;
+        })
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_watch_ends_if_the_replica_was_not_ready_with_and_without_news() {
+        for (has_news, is_ready_again) in [(true, false), (true, true), (false, false), (false, true)] {
+            let shared = Arc::<Shared>::default();
+            let mut bench = Bench::new("queue_depth", Vec::new());
+            bench.observe("m", 4.0);
+            let (to, mut events) = backlog(&shared, last_word);
+            publishing(&shared, &bench, to, &CancellationToken::new());
+            let first = events.next().await;
+            assert!(first.is_some() && first != last_word(Ended::Unready));
+            shared.health.hold("receivers::partials", Some("stale"));
+            if is_ready_again {
+                shared.health.hold("receivers::partials", None);
+            }
+            if has_news {
+                bench.observe("m", 5.0);
+                bench.watched.read(unix_now());
+            }
+            let case = format!("news: {has_news}, ready again: {is_ready_again}");
+            assert_eq!(events.next().await, last_word(Ended::Unready), "{case}");
+            assert_eq!(events.next().await, None, "{case}");
+        }
+    }
+
     #[tokio::test(start_paused = true)]
     async fn a_stop_ends_the_watch_of_a_reader_that_reads_nothing() {
         /// More than a backlog holds.
         const FULL: usize = 1 << 20;
         const SECOND: Duration = Duration::from_secs(1);
-        let (shared, stopping) = (Shared::default(), CancellationToken::new());
+        let (shared, stopping) = (Arc::<Shared>::default(), CancellationToken::new());
         let (to, mut events) = backlog(&shared, last_word);
         // The task waits until the reader has taken this.
         let place = to.reserve(FULL).await.unwrap();
         to.send(place, Event::alive(), FULL);
         let bench = Bench::new("queue_depth", Vec::new());
-        let follow = bench.watched.follow();
-        let mut publishing = tokio::spawn(publish(bench.watched.clone(), follow, to, stopping.clone()));
+        let mut publishing = publishing(&shared, &bench, to, &stopping);
         assert!(timeout(SECOND, &mut publishing).await.is_err());
         stopping.cancel();
         timeout(SECOND, publishing).await.unwrap().unwrap();

@@ -241,6 +241,11 @@ const ERRORS: &[ErrorDoc] = &[
         "Ask for fewer series or a shorter range.",
     ),
     ErrorDoc::answered(
+        "A query is empty because a composite that it names is stale, absent or has an error.",
+        "422 `execution`",
+        "Check that the sources of the composite run and reach the gateway. `tidegate explain` lists those that do not report.",
+    ),
+    ErrorDoc::answered(
         "A query takes longer than its time limit, or too many queries wait.",
         "503 `timeout` or `unavailable`; over gRPC: `UNAVAILABLE` or `DEADLINE_EXCEEDED`",
         "Ask for less, or try again after the time of `Retry-After`.",

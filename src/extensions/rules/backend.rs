@@ -11,7 +11,7 @@ use tidegate_rules::{QueryAnswer, RuleBackend, RuleSample};
 
 use super::config::StaleChoice;
 use super::engine::RuleEngine;
-use crate::component::{Ceiling, unix_now};
+use crate::component::{Ceiling, ReadToken, unix_now};
 use crate::prom::catalog::max_samples_within;
 
 /// Queries are evaluated this long after the time that they are asked for, in milliseconds. A sampler of the history may
@@ -19,8 +19,8 @@ use crate::prom::catalog::max_samples_within;
 /// query, which would see an older sample instead.
 const AHEAD_MS: Millis = 50;
 
-/// A failed scrape ends the series of its target and then reports the failure. Between the two, the target seems to be gone:
-/// the report is awaited for this time.
+/// A sender that scrapes may end the series of a target and then report the failure. Between the two, the target seems to be
+/// gone: the report is awaited for this time.
 const REPORT_DELAY: Duration = Duration::from_millis(5);
 
 /// The address of a query of a rule. The group keeps it in place.
@@ -40,6 +40,7 @@ pub(super) struct LiveBackend<'a> {
     now: UnixNanos,
     /// The time from the evaluation's own time to `now`, in milliseconds. Queries read so much later.
     late: Millis,
+    read: ReadToken,
     /// Has an entry for each query of a rule, and none for those of templates.
     sources: &'a mut KnownSources,
     /// The time that the queries took.
@@ -51,12 +52,14 @@ impl<'a> LiveBackend<'a> {
     pub(super) fn new(
         engine: &'a RuleEngine,
         (now, late): (UnixNanos, Millis),
+        read: ReadToken,
         sources: &'a mut KnownSources,
     ) -> Self {
         Self {
             engine,
             now,
             late,
+            read,
             sources,
             took: HashMap::new(),
         }
@@ -122,7 +125,11 @@ impl<'a> LiveBackend<'a> {
 impl RuleBackend for LiveBackend<'_> {
     fn instant(&mut self, query: &Query, at: Millis) -> Result<QueryAnswer, QueryError> {
         let began = Instant::now();
-        let answer = self.answer(query, at);
+        let answer = self.answer(query, at).and_then(|answer| {
+            // The series of a replica that is not ready stand still.
+            let checked = self.engine.shared.health.check_read(self.read);
+            checked.map(|()| answer).map_err(QueryError::Execution)
+        });
         *self.took.entry(address(query)).or_default() += began.elapsed();
         answer
     }

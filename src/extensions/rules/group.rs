@@ -19,8 +19,9 @@ use super::backend::{KnownSources, LiveBackend, address};
 use super::engine::RuleEngine;
 use super::metrics::GroupMetrics;
 use super::millis as millis_of;
+use crate::component::shared::Phase;
 use crate::component::worker::Turns;
-use crate::component::{Held, unix_now};
+use crate::component::{Held, ReadToken, unix_now};
 use crate::extensions::rule_status::{GroupReport, RuleState};
 use crate::prom::catalog::millis;
 
@@ -273,18 +274,11 @@ impl GroupRun {
                 () = sleep(rest) => {}
                 () = stopping.cancelled() => return,
             }
-            // Tables that are not complete yet would let alerts resolve.
-            if self.engine.shared.health.is_ready() {
-                let group = self.clone();
-                let evaluate = move || {
-                    // It may have waited long for its turn.
-                    if group.engine.shared.health.is_ready() {
-                        group.evaluate(due);
-                    }
-                };
-                // A panic is in the log. The next evaluation goes on.
-                EVALUATIONS.in_background(evaluate).await;
-            }
+            let group = self.clone();
+            // A panic is in the log. The next evaluation goes on.
+            EVALUATIONS
+                .in_background(move || group.evaluate_if_ready(due))
+                .await;
             let (next, missed) = next_slot(due, interval, unix_now());
             self.metrics.missed.increment(missed);
             due = next;
@@ -298,9 +292,19 @@ impl GroupRun {
         hasher.finish() % interval
     }
 
+    /// Evaluates the rules if the gateway is ready. Tables that are not complete yet would let alerts resolve.
+    pub(super) fn evaluate_if_ready(&self, due: UnixNanos) {
+        let health = &self.engine.shared.health;
+        if health.phase() == Phase::Ready
+            && let Ok(read) = health.begin_read()
+        {
+            self.evaluate(due, read);
+        }
+    }
+
     /// Evaluates the rules on the present. `due` is the time of the evaluation for alerts and samples: if the time at which it
     /// begins counted, an alert would miss its `for` by some milliseconds, and fire an interval later.
-    fn evaluate(&self, due: UnixNanos) {
+    pub(super) fn evaluate(&self, due: UnixNanos, read: ReadToken) {
         let mut evaluated = self.evaluated.lock();
         let Some(evaluated) = &mut *evaluated else {
             return;
@@ -312,7 +316,7 @@ impl GroupRun {
         let Evaluated { state, sources, .. } = &mut *evaluated;
         let (began, now) = (Instant::now(), unix_now());
         let late = millis(clock::wall(now)).saturating_sub(at).max(0);
-        let mut backend = LiveBackend::new(&self.engine, (now, late), sources);
+        let mut backend = LiveBackend::new(&self.engine, (now, late), read, sources);
         let summary = state.evaluate(at, &mut backend);
         let took_by_query = backend.took;
         let (resend_delay, interval) = (self.engine.config.resend_delay, self.interval);

@@ -392,3 +392,50 @@ async fn a_rule_with_more_series_than_max_alerts_fails_and_keeps_its_state() {
     assert_eq!(rig.alerts().len(), 1);
     rules.stop(soon()).await;
 }
+
+/// One alert, which fires at once.
+const DEEP: &str = "groups: [{name: web, rules: [{alert: Deep, expr: depth > 5}]}]";
+
+#[tokio::test]
+async fn a_group_is_evaluated_only_while_the_gateway_is_ready() {
+    let rig = Rig::new();
+    rig.write(DEEP);
+    rig.observe(9.0);
+    let rules = rig.extension().unwrap();
+    let (group, health) = (&rules.groups[0], &rig.base.shared.health);
+    let is_evaluated = || {
+        group.evaluate_if_ready(unix_now());
+        group.report().evaluated.is_some()
+    };
+    health.enter(Phase::Starting);
+    assert!(!is_evaluated(), "the gateway starts");
+    health.enter(Phase::Ready);
+    health.hold("receivers::partials", Some("stale"));
+    assert!(!is_evaluated(), "the replica is not ready");
+    health.hold("receivers::partials", None);
+    assert!(is_evaluated());
+}
+
+#[tokio::test]
+async fn a_rule_that_reads_what_was_not_ready_fails_and_keeps_its_state() {
+    let rig = Rig::new();
+    rig.write(DEEP);
+    rig.observe(9.0);
+    let rules = rig.extension().unwrap();
+    let (group, health) = (&rules.groups[0], &rig.base.shared.health);
+    group.evaluate_if_ready(unix_now());
+    let state = || group.report().rules[0].alerts[0].state;
+    assert_eq!(state(), AlertState::Firing);
+    let read = health.begin_read().unwrap();
+    health.hold("receivers::partials", Some("stale"));
+    health.hold("receivers::partials", None);
+    // The alert would resolve.
+    rig.observe(1.0);
+    group.evaluate(unix_now(), read);
+    assert_eq!(state(), AlertState::Firing);
+    let report = group.report();
+    let error = report.rules[0].health.last_error.as_deref();
+    assert!(error.is_some_and(|why| why.contains("not ready")), "{error:?}");
+    group.evaluate_if_ready(unix_now());
+    assert_eq!(group.report().rules[0].health.last_error, None);
+}

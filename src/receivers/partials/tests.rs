@@ -14,9 +14,9 @@ use tokio::time::{sleep, timeout};
 
 use super::replica::{rest_after, unready};
 use super::*;
-use crate::component::Confirm;
 use crate::component::services::Services;
 use crate::component::testing::{Sink, add_cluster, options, settings};
+use crate::component::{Confirm, Shared};
 use crate::watch::testing::until;
 
 #[test]
@@ -88,7 +88,12 @@ async fn a_replica_of_a_gateway_that_stops_answers_nobody() {
     receiver.stop(Instant::now()).await;
     assert!(*has_stopped.lock(), "a step that still runs tells nobody");
     let expected = "receivers::partials: stopping";
-    assert_eq!(shared.health.refusal().await.as_deref(), Some(expected));
+    assert_eq!(refusal(&shared).await.as_deref(), Some(expected));
+}
+
+/// Why a reader gets no values now.
+async fn refusal(shared: &Shared) -> Option<String> {
+    shared.health.begin_confirmed_read().await.err()
 }
 
 #[tokio::test]
@@ -106,17 +111,16 @@ async fn readers_wait_until_the_store_confirms_the_values() {
     until(|| shared.health.unready().is_none()).await;
     let asked = engine.questions().unwrap().asked();
     assert_eq!(*asked.borrow(), 0, "nobody has read");
-    assert_eq!(shared.health.refusal().await, None);
+    assert_eq!(refusal(&shared).await, None);
     assert!(*asked.borrow() > 0, "the store was asked");
     // The replica has ended, and its reader is still there.
     let (shown, reads) = reads_of(&engine);
     drop(shown);
     shared.health.confirm_by("receivers::partials", Some(reads));
-    let refusal = shared.health.refusal().await;
     let expected = "receivers::partials: the store does not confirm the values";
-    assert_eq!(refusal.as_deref(), Some(expected));
+    assert_eq!(refusal(&shared).await.as_deref(), Some(expected));
     receiver.stop(Instant::now()).await;
-    assert_eq!(shared.health.refusal().await, None);
+    assert_eq!(refusal(&shared).await, None);
 }
 
 /// The reads of a replica, and the last question whose answer it shows.

@@ -3,6 +3,7 @@
 //! Alerts at Alertmanagers: which ones get them, and how soon.
 
 use super::*;
+use crate::kit::http_peer::Reply;
 use crate::kit::{Alertmanager, HttpPeer};
 use std::io::Write as _;
 use std::time::{Duration, Instant};
@@ -76,6 +77,63 @@ fn alerts_reach_two_alertmanagers_of_which_one_comes_late() {
         late.alerts().is_empty()
     });
     assert_eq!(gateway.own_metric("tidegate_alerts_dropped_total", &[]), 0.0);
+    gateway.stop();
+}
+
+/// One Alertmanager stays, and one goes.
+#[test]
+fn alerts_that_wait_reach_their_alertmanager_after_a_reload() {
+    let [kept, removed] = [(); 2].map(|()| {
+        HttpPeer::answering(Reply {
+            status: "503 Service Unavailable",
+            ..Reply::default()
+        })
+    });
+    let option = |peers: &[&HttpPeer]| {
+        let all = peers.iter().map(|peer| {
+            let port = peer.port();
+            format!("{{endpoint: \"http://127.0.0.1:{port}\", path_prefix: /am/}}")
+        });
+        let all: Vec<String> = all.collect();
+        // No alert is due again during the test.
+        format!("resend_delay: 1h\n    alertmanagers: [{}]", all.join(", "))
+    };
+    let both = option(&[&kept, &removed]);
+    let scene = Scene::new(&rules("0s")).with(&both);
+    let gateway = scene.start();
+    let count = |metric: &str, peer: &HttpPeer, more: &str| {
+        let alertmanager = format!("alertmanager=\"http://127.0.0.1:{}/", peer.port());
+        gateway.own_metric(metric, &[&alertmanager, more])
+    };
+    scene.send("x", 9.0);
+    for peer in [&kept, &removed] {
+        wait_until(SOON, "the alert waits", || !received(peer).is_empty());
+    }
+    let (_, first) = received(&kept).remove(0);
+    scene.write(&(rules("0s") + "  - record: zones\n    expr: count(depth)\n"));
+    let config = scene.config().replace(&both, &option(&[&kept]));
+    fs::write(gateway.path("config.yaml"), config).expect("a file of the test");
+    let result = scene.reload(&gateway);
+    assert_eq!(result["success"], true, "{result}");
+    let dropped = "tidegate_alerts_dropped_total";
+    assert_eq!(count(dropped, &removed, "reason=\"shutdown\""), 1.0);
+    assert_eq!(count("tidegate_alerts_sent_total", &kept, ""), 0.0);
+    kept.answer(Reply::default());
+    wait_until(SOON, "the alert is sent", || {
+        count("tidegate_alerts_sent_total", &kept, "") == 1.0
+    });
+    let (_, last) = received(&kept).pop().expect("an alert");
+    assert_eq!(
+        [&last["labels"], &last["startsAt"]],
+        [&first["labels"], &first["startsAt"]]
+    );
+    assert_eq!(count(dropped, &kept, ""), 0.0);
+    scene.send("x", 1.0);
+    wait_until(SOON, "the end of the alert is sent", || {
+        let now = now();
+        let last = received(&kept).pop();
+        last.is_some_and(|(_, alert)| alert["endsAt"].as_str() <= Some(&*now))
+    });
     gateway.stop();
 }
 

@@ -2,7 +2,8 @@
 
 //! `${...}` in values.
 
-use std::io::Write;
+use std::io::{self, Write};
+use std::path::Path;
 
 use crate::{Decode, Loader, Node, Problems, ScalarKind};
 
@@ -145,6 +146,22 @@ fn the_newline_at_the_end_of_a_file_is_not_part_of_a_secret() {
     writeln!(file, "s3cr:et").expect("written");
     let (node, _) = expand(&format!("Bearer ${{file:{}}}", file.path().display()));
     assert_eq!(node.as_text(), Some("Bearer s3cr:et"));
+}
+
+#[test]
+fn a_reader_reads_configurations_and_references() {
+    let read = |path: &Path| match path.to_str() {
+        Some("a.yaml") => Ok("{v: '${file:b}', w: '${file:c}'}".to_owned()),
+        Some("b") => Ok("8080".to_owned()),
+        _ => Err(io::Error::other("not for us")),
+    };
+    let mut problems = Problems::default();
+    let loader = Loader::default().file("a.yaml").file("d.yaml").reader(read);
+    let root = loader.root(&mut problems).unwrap();
+    assert_eq!(root.child("v").scalar().unwrap().text, "8080");
+    let said = problems.to_string();
+    assert!(said.contains("can't read d.yaml: not for us"), "{said}");
+    assert!(said.contains("can't read this file: not for us"), "{said}");
 }
 
 #[test]

@@ -155,7 +155,7 @@ impl Table {
     ) -> Vec<SeriesSource> {
         let mut of_points: HashMap<SourceNumber, SeriesSource> = HashMap::new();
         self.streams.each(|stream, seen| {
-            if !stream.targets.iter().any(|target| target.cell == at) {
+            if !stream.fed().iter().any(|target| target.cell == at) {
                 return;
             }
             *newest = stream

@@ -55,7 +55,7 @@ impl Table {
         // Streams without a matching rule are tracked too, for the next table in the chain; they do not count here.
         let mut feeding: HashMap<SourceNumber, usize> = HashMap::new();
         self.streams.each(|stream, _| {
-            if !stream.targets.is_empty() {
+            if !stream.fed().is_empty() {
                 *feeding.entry(stream.source).or_default() += 1;
             }
         });

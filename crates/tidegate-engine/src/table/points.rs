@@ -37,6 +37,7 @@ pub enum Outcome {
 pub(super) struct InputStream {
     pub(super) data: Data,
     pub(super) tracker: StreamTracker,
+    /// The cells that it feeds. If it has left: the overflow cells that have its counts, see [`Table::leave`].
     pub(super) targets: Targets,
     /// Fields that only some streams have.
     pub(super) about: Option<Box<About>>,
@@ -67,6 +68,14 @@ pub(super) enum Phase {
 }
 
 impl InputStream {
+    /// The cells that its points change: none after it has left.
+    pub(super) fn fed(&self) -> &[CellTarget] {
+        match self.phase {
+            Phase::Left => &[],
+            Phase::Live | Phase::NoRoom => &self.targets,
+        }
+    }
+
     /// Whether it was connected by other bounds.
     fn is_apart_from(&self, bounds: &Arc<[f64]>) -> bool {
         let connected = self.about.as_ref().and_then(|about| about.bounds.as_ref());
@@ -139,8 +148,12 @@ impl Table {
             start
         };
         let bounds = self.bounds_that_matter(value);
-        let was = old.as_ref().map(|(was, _)| was);
-        let (targets, phase) = self.targets(series, bounds, crowded, start, now, was);
+        let before: &[CellTarget] = match (&old, &folded) {
+            (Some((was, _)), _) => &was.targets[..],
+            (None, Some(folded)) => folded.overflow.as_slice(),
+            (None, None) => &[],
+        };
+        let (targets, phase) = self.targets(series, bounds, crowded, start, now, before);
         let is_added = targets.iter().any(|target| target.op != Op::Keep);
         if is_added && StreamTotal::is_known_by(series.metric.data, UnixNanos::MAX) {
             self.counters.adds_streams.store(true, Relaxed);
@@ -153,8 +166,8 @@ impl Table {
         });
         let mut stream = InputStream {
             data: series.metric.data,
-            tracker: folded.map_or_else(StreamTracker::default, |(start, time)| {
-                StreamTracker::folded(start, time)
+            tracker: folded.map_or_else(StreamTracker::default, |folded| {
+                StreamTracker::folded(folded.start, folded.time)
             }),
             targets,
             about,
@@ -167,7 +180,7 @@ impl Table {
         stream
     }
 
-    /// The targets of a stream. `was`: its state in a previous process or in a replaced table.
+    /// The targets of a stream. `before`: those that it had in a previous process, in a replaced table, or before it left.
     pub(super) fn targets(
         &self,
         series: &Arc<Series>,
@@ -175,7 +188,7 @@ impl Table {
         crowded: bool,
         start: UnixNanos,
         now: UnixNanos,
-        was: Option<&InputStream>,
+        before: &[CellTarget],
     ) -> (Targets, Phase) {
         let mut targets = Targets::default();
         let mut phase = Phase::Live;
@@ -184,7 +197,7 @@ impl Table {
                 continue;
             };
             tracker.note_match(&series.resource, &[&series.attributes]);
-            let made = if was.is_some_and(|was| self.is_counted_in_overflow(&output, was)) {
+            let made = if self.is_counted_in_overflow(&output, before) {
                 self.overflow_cell(rule, output, now)
             } else {
                 self.cell(rule, output, crowded, start, now)
@@ -203,13 +216,14 @@ impl Table {
 
     /// Whether an overflow series has the counts of a stream whose points would be shown as they come. A series of its own
     /// would count them again. A rule that shows such points adds them up in overflow series only.
-    fn is_counted_in_overflow(&self, output: &Output, was: &InputStream) -> bool {
+    fn is_counted_in_overflow(&self, output: &Output, before: &[CellTarget]) -> bool {
+        if output.op != Op::Keep || before.is_empty() {
+            return false;
+        }
         let mut cursor = self.cells.cursor();
-        output.op == Op::Keep
-            && was
-                .targets
-                .iter()
-                .any(|target| matches!(target.op, Op::Add | Op::Merge) && cursor.get(target.cell).is_some())
+        before
+            .iter()
+            .any(|target| matches!(target.op, Op::Add | Op::Merge) && cursor.get(target.cell).is_some())
     }
 
     /// The bounds of a histogram, if some rule keeps unequal ones apart.
@@ -428,7 +442,8 @@ impl Table {
     }
 
     /// Takes back a departed stream's amounts in sums that may fall, and its value in groups of gauges. Its counts
-    /// stay.
+    /// stay. If they are in an overflow series of a table that shows points as they come, the stream remembers that series.
+    /// After a return, a series of its own would count them again.
     pub(super) fn leave(&self, stream: &mut InputStream, cells: &mut cell::CellCursor<'_>) {
         stream.phase = Phase::Left;
         let targets = std::mem::take(&mut stream.targets);
@@ -447,6 +462,9 @@ impl Table {
                     cell.state.add(crate::Number::ZERO.minus(given), cell.state.time);
                 }
                 (Op::Member, _) => cell.state.leave(target.member),
+                (Op::Add | Op::Merge, _) if self.is_verbatim() && is_overflow(&cell.series) => {
+                    stream.targets.push(*target);
+                }
                 _ => {}
             }
         }

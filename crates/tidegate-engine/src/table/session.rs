@@ -216,7 +216,8 @@ impl Session<'_> {
         let step = self.streams.get(home, now).map(|stream| {
             if stream.phase == Phase::Left {
                 let bounds = table.bounds_that_matter(sample.value);
-                (stream.targets, stream.phase) = table.targets(&series, bounds, false, 0, now, None);
+                (stream.targets, stream.phase) =
+                    table.targets(&series, bounds, false, 0, now, &stream.targets);
                 if let Some(about) = &mut stream.about {
                     about.bounds = bounds.cloned();
                 }

@@ -77,9 +77,9 @@ impl Table {
             *lock(&old.successor) = Some(self.clone());
         }
         // It continued those of the others.
-        if let Some(newest) = tables.first() {
+        if let Some((newest, cells)) = taken.first() {
             let folded = lock(&newest.folded).clone();
-            *lock(&self.folded) = folded.bounded_by(self.limits.streams);
+            *lock(&self.folded) = folded.moved_to(cells, self.limits.streams);
             self.counters.continue_from(&newest.counters);
         }
         self.has_predecessor.store(true, Relaxed);
@@ -281,6 +281,9 @@ impl Table {
     /// Lets a stream of a newer table also feed what only the older one knew. The position stays: counts that came in
     /// between are not part of these series. Amounts that may fall are those of the newer position.
     fn join(&self, newer: &mut InputStream, mut older: InputStream) {
+        if older.phase == Phase::Left {
+            return;
+        }
         let mut cursor = self.cells.cursor();
         if newer.phase == Phase::Left {
             self.leave(&mut older, &mut cursor);

@@ -8,10 +8,16 @@ use std::future::poll_fn;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
 use std::task::Poll;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use parking_lot::Mutex;
+
+/// The interval between two looks of a read that lasts.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+
+/// Why a read fails although all components may be read again.
+const LAPSED: &str = "a component was not ready during the read: try again";
 
 /// A component that other gateways have too, and whose values may be older than theirs.
 #[async_trait]
@@ -25,10 +31,56 @@ pub trait Confirm: Debug + Send + Sync {
 pub struct Health {
     phase: AtomicU8,
     troubles: Mutex<BTreeMap<String, String>>,
-    /// Why components must not be read, and from when on.
-    unready: Mutex<BTreeMap<String, (Instant, &'static str)>>,
+    holds: Mutex<Holds>,
     /// The components whose values readers wait for.
     confirms: Mutex<BTreeMap<String, Arc<dyn Confirm>>>,
+}
+
+/// Why components must not be read.
+#[derive(Debug, Default)]
+struct Holds {
+    /// By component: the time from which on it must not be read, and why.
+    by_component: BTreeMap<String, (Instant, &'static str)>,
+    /// The number of ended times in which some component must not be read.
+    lapses: u64,
+}
+
+impl Holds {
+    /// Sets or removes the hold of a component.
+    fn set(&mut self, component: &str, hold: Option<(Instant, &'static str)>) {
+        let before = match hold {
+            Some(hold) => self.by_component.insert(component.to_owned(), hold),
+            None => self.by_component.remove(component),
+        };
+        let has_lapsed = before.is_some_and(|(from, _)| from <= Instant::now());
+        self.lapses += u64::from(has_lapsed);
+    }
+
+    fn unready(&self) -> Option<String> {
+        let now = Instant::now();
+        let mut holds = self.by_component.iter();
+        let first = holds.find(|(_, (from, _))| *from <= now);
+        first.map(|(component, (_, why))| format!("{component}: {why}"))
+    }
+
+    /// The time until which the values of this moment may be shown. `None`: they do not become too old.
+    fn shown_until(&self) -> Option<Instant> {
+        self.by_component.values().map(|(from, _)| *from).min()
+    }
+}
+
+/// A read of values since its begin. A reader gives the values only if [`Health::check_read`] allows it after they are read.
+#[derive(Clone, Copy, Debug)]
+pub struct ReadToken {
+    lapses: u64,
+    shown_until: Option<Instant>,
+}
+
+impl ReadToken {
+    /// Whether the values of the begin of the read are too old now. Newer ones may be there.
+    pub fn is_outdated(self) -> bool {
+        self.shown_until.is_some_and(|until| until < Instant::now())
+    }
 }
 
 /// A phase in the lifecycle of the gateway.
@@ -65,23 +117,19 @@ impl Health {
 
     /// Sets why a component must not be read yet although the gateway runs. `None`: it may be read.
     pub fn hold(&self, component: &str, why: Option<&'static str>) {
-        match why {
-            Some(why) => self.hold_from(component, why, Instant::now()),
-            None => drop(self.unready.lock().remove(component)),
-        }
+        let hold = why.map(|why| (Instant::now(), why));
+        self.holds.lock().set(component, hold);
     }
 
     /// The same from a time on, unless the component says something else before. So a process that was suspended is not
     /// read as if no time had passed.
     pub fn hold_from(&self, component: &str, why: &'static str, from: Instant) {
-        self.unready.lock().insert(component.to_owned(), (from, why));
+        self.holds.lock().set(component, Some((from, why)));
     }
 
     /// Why some component must not be read yet: `receivers::partials: catching up`. `None`: all may be read.
     pub fn unready(&self) -> Option<String> {
-        let (unready, now) = (self.unready.lock(), Instant::now());
-        let first = unready.iter().find(|(_, (from, _))| *from <= now);
-        first.map(|(component, (_, why))| format!("{component}: {why}"))
+        self.holds.lock().unready()
     }
 
     /// Makes readers wait until a component confirms its values. `None`: they need not wait.
@@ -93,26 +141,58 @@ impl Health {
         }
     }
 
-    /// Why a reader gets no values now: a component is not ready ([`Self::unready`]) or does not confirm them. `None`: it
-    /// gets those of this moment or later. All components are asked at once, so a reader waits for the slowest one.
-    pub async fn refusal(&self) -> Option<String> {
-        if let Some(why) = self.unready() {
-            return Some(why);
+    /// Begins a read of the values of this moment.
+    ///
+    /// # Errors
+    /// A component must not be read now ([`Self::unready`]).
+    pub fn begin_read(&self) -> Result<ReadToken, String> {
+        let holds = self.holds.lock();
+        match holds.unready() {
+            Some(why) => Err(why),
+            None => Ok(ReadToken {
+                lapses: holds.lapses,
+                shown_until: holds.shown_until(),
+            }),
         }
-        let confirms = self.confirms.lock().clone();
-        if confirms.is_empty() {
-            return None;
-        }
-        if let Some(component) = first_unconfirmed(&confirms).await {
-            return Some(format!("{component}: the store does not confirm the values"));
-        }
-        // A component may have become unready during the wait.
-        self.unready()
     }
 
-    /// The time until which the values of this moment may be shown. `None`: they do not become too old.
-    pub fn shown_until(&self) -> Option<Instant> {
-        self.unready.lock().values().map(|(from, _)| *from).min()
+    /// Begins a read of values that all components have confirmed. All of them are asked at once, so a reader waits for the
+    /// slowest one.
+    ///
+    /// # Errors
+    /// A component must not be read now ([`Self::unready`]), or does not confirm its values.
+    pub async fn begin_confirmed_read(&self) -> Result<ReadToken, String> {
+        let read = self.begin_read()?;
+        let confirms = self.confirms.lock().clone();
+        if confirms.is_empty() {
+            return Ok(read);
+        }
+        if let Some(component) = first_unconfirmed(&confirms).await {
+            return Err(format!("{component}: the store does not confirm the values"));
+        }
+        // The values are read after the wait.
+        self.begin_read()
+    }
+
+    /// Checks that all components could be read at each moment since the begin of a read. Otherwise a value of the read may be
+    /// of a moment at which a component was not ready, even if all are ready again.
+    ///
+    /// # Errors
+    /// The values must not be given.
+    pub fn check_read(&self, read: ReadToken) -> Result<(), String> {
+        let holds = self.holds.lock();
+        match holds.unready() {
+            Some(why) => Err(why),
+            None if holds.lapses != read.lapses => Err(LAPSED.to_owned()),
+            None => Ok(()),
+        }
+    }
+
+    /// Waits until [`Self::check_read`] fails.
+    pub async fn until_lapse(&self, read: ReadToken) {
+        while self.check_read(read).is_ok() {
+            tokio::time::sleep(LOOK_EVERY).await;
+        }
     }
 
     /// Whether all components run and may be read.
@@ -155,8 +235,6 @@ async fn first_unconfirmed(confirms: &BTreeMap<String, Arc<dyn Confirm>>) -> Opt
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use tokio::sync::Barrier;
     use tokio::time::timeout;
 
@@ -198,7 +276,8 @@ mod tests {
         for component in ["a", "b", "c"] {
             health.confirm_by(component, Some(all.clone()));
         }
-        assert_eq!(timeout(PATIENCE, health.refusal()).await, Ok(None));
+        let read = timeout(PATIENCE, health.begin_confirmed_read()).await;
+        assert!(read.unwrap().is_ok());
     }
 
     #[tokio::test(start_paused = true)]
@@ -207,26 +286,76 @@ mod tests {
         for (component, waits) in [("a", true), ("b", false), ("c", true)] {
             health.confirm_by(component, Some(Arc::new(Unconfirmed { waits })));
         }
-        let refusal = timeout(PATIENCE, health.refusal()).await.unwrap();
+        let read = timeout(PATIENCE, health.begin_confirmed_read()).await;
         let expected = "b: the store does not confirm the values";
-        assert_eq!(refusal.as_deref(), Some(expected));
+        assert_eq!(read.unwrap().unwrap_err(), expected);
     }
 
     #[test]
     fn a_component_that_reports_nothing_more_is_unready_from_then_on() {
         let (health, now) = (Health::default(), Instant::now());
         health.enter(Phase::Ready);
-        assert_eq!(health.shown_until(), None);
+        let shown_until = || health.begin_read().unwrap().shown_until;
+        assert_eq!(shown_until(), None);
         let later = now + Duration::from_secs(600);
         health.hold_from("a", "stale", later);
         assert!(health.is_ready() && health.unready().is_none());
         health.hold_from("b", "stale", later + Duration::from_secs(1));
-        assert_eq!(health.shown_until(), Some(later));
+        assert_eq!(shown_until(), Some(later));
         health.hold("b", None);
         health.hold_from("a", "stale", now);
         assert_eq!(health.unready().as_deref(), Some("a: stale"));
         assert!(!health.is_ready());
         health.hold("a", None);
         assert!(health.is_ready());
+    }
+
+    #[test]
+    fn a_read_fails_if_a_component_was_not_ready_at_any_moment_of_it() {
+        let health = Health::default();
+        let later = Instant::now() + Duration::from_secs(600);
+        let read = health.begin_read().unwrap();
+        // A component that is ready all the time.
+        health.hold_from("a", "stale", later);
+        health.hold_from("a", "stale", later + Duration::from_secs(1));
+        health.hold("b", None);
+        assert_eq!(health.check_read(read), Ok(()));
+        health.hold("b", Some("catching up"));
+        assert_eq!(health.check_read(read), Err("b: catching up".to_owned()));
+        assert_eq!(health.begin_read().unwrap_err(), "b: catching up");
+        health.hold("b", None);
+        assert_eq!(health.check_read(read), Err(LAPSED.to_owned()));
+        let read = health.begin_read().unwrap();
+        assert_eq!(health.check_read(read), Ok(()), "it began after that");
+        // A process that was suspended, and reports late.
+        health.hold_from("a", "stale", Instant::now());
+        health.hold_from("a", "stale", later);
+        assert_eq!(health.check_read(read), Err(LAPSED.to_owned()));
+    }
+
+    #[test]
+    fn values_of_the_begin_of_a_read_become_too_old() {
+        let health = Health::default();
+        assert!(!health.begin_read().unwrap().is_outdated());
+        let later = Instant::now() + Duration::from_secs(600);
+        health.hold_from("a", "stale", later);
+        assert!(!health.begin_read().unwrap().is_outdated());
+        let before = Instant::now().checked_sub(Duration::from_nanos(1));
+        let read = ReadToken {
+            lapses: 0,
+            shown_until: before,
+        };
+        assert!(read.is_outdated());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_read_that_lasts_ends_when_a_component_is_not_ready_for_a_moment() {
+        let health = Health::default();
+        let read = health.begin_read().unwrap();
+        let mut lapse = Box::pin(health.until_lapse(read));
+        assert!(timeout(PATIENCE, &mut lapse).await.is_err());
+        health.hold("a", Some("stale"));
+        health.hold("a", None);
+        timeout(PATIENCE, lapse).await.unwrap();
     }
 }

@@ -55,7 +55,7 @@ pub use flow::{Consumer, Flow, PushAnswer, PushOutcome, Refused};
 pub use ledger::{Balance, Ledger, PeerLabels, Reason};
 pub use opening::Opening;
 pub use output_descriptor::OutputDescriptor;
-pub use shared::{Confirm, Evaluate, Evaluation, Evaluator, SelectedSource, Shared};
+pub use shared::{Confirm, Evaluate, Evaluation, Evaluator, ReadToken, SelectedSource, Shared};
 pub use succession::TableSuccession;
 pub use tables::TableHandle;
 pub use tidegate_runtime::{Account, Ceiling, Held, Limit, NoRoom, account, unix_now, wall_now};

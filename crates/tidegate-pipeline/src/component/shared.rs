@@ -15,7 +15,7 @@ use tidegate_wal::Store;
 
 use super::account::Account;
 use super::downstream::Wiring;
-pub use super::health::{Confirm, Health, Phase};
+pub use super::health::{Confirm, Health, Phase, ReadToken};
 use super::overview::Overview;
 use super::queue_level::QueueLevel;
 use super::reloads::Reloads;

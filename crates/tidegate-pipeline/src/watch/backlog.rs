@@ -51,6 +51,9 @@ pub enum Ended {
     /// A reload has replaced or removed what is watched.
     #[error("a reload has replaced or removed the composite: watch again")]
     Replaced,
+    /// A component was not ready after the begin of the stream.
+    #[error("the gateway was not ready, so its values may be old: watch again")]
+    Unready,
     /// The reader takes no messages.
     #[error("the reader has read nothing for too long: watch again")]
     Slow,
@@ -62,7 +65,7 @@ pub enum Ended {
 impl Ended {
     fn reason(self) -> Option<&'static str> {
         match self {
-            Self::Gone | Self::Stopping | Self::Replaced => None,
+            Self::Gone | Self::Stopping | Self::Replaced | Self::Unready => None,
             Self::Slow => Some("slow"),
             Self::Memory => Some("memory"),
         }

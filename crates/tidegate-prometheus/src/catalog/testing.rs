@@ -38,7 +38,7 @@ pub fn point(
     }
 }
 
-/// The points of a scrape of a target: a gauge and `up`. Without a value, the scrape has failed.
+/// The points of a scrape of a target: a gauge and `up`. Without a value, the scrape has failed, and `up` comes first.
 pub fn scrape(target: &[(&str, &str)], gauge: &str, value: Option<i64>, now: UnixNanos) -> [Point; 2] {
     let of = |name: &str, value: Value| {
         let attributes = (target.iter().copied().collect(), Attributes::default());
@@ -46,5 +46,6 @@ pub fn scrape(target: &[(&str, &str)], gauge: &str, value: Option<i64>, now: Uni
     };
     let level = value.map_or(Value::NoRecordedValue, Value::Int);
     let up = Value::Int(i64::from(value.is_some()));
-    [of(gauge, level), of("up", up)]
+    let (gauge, up) = (of(gauge, level), of("up", up));
+    if value.is_some() { [gauge, up] } else { [up, gauge] }
 }

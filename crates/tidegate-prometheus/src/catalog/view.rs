@@ -75,12 +75,14 @@ pub fn max_samples_within(memory: usize) -> usize {
     (memory / BYTES).clamp(1, MAX_SAMPLES)
 }
 
-/// The history limits before a component asks for a past.
-const NO_PAST: HistoryLimits = HistoryLimits {
-    interval_ms: 1000,
-    span_ms: 0,
-    max_bytes: 0,
-};
+/// The history limits before a component asks for a past. Levels that have ended take some of the bytes in any case.
+fn no_past(memory: usize) -> HistoryLimits {
+    HistoryLimits {
+        interval_ms: 1000,
+        span_ms: 0,
+        max_bytes: max_past_bytes_within(memory),
+    }
+}
 
 /// A view of the series of the gateway.
 pub struct View {
@@ -165,7 +167,7 @@ impl View {
             senders,
             memory: shared.memory.clone(),
             attended: Mutex::default(),
-            state: Mutex::new(ViewState::new(NO_PAST)),
+            state: Mutex::new(ViewState::new(no_past(shared.memory.limit()))),
             waiting: AtomicUsize::new(0),
         })
     }
@@ -256,9 +258,10 @@ impl View {
         state.shared.forget_gone(pass.time);
         state.forget_ended(&ups, pass.time);
         let history = &state.shared.history;
+        let refused = history.refused() + state.shared.ended.refused();
         metrics::gauge!("tidegate_history_bytes").set(history.bytes() as f64);
         metrics::gauge!("tidegate_history_series").set(history.len() as f64);
-        metrics::counter!("tidegate_history_refused_series_total").absolute(history.refused());
+        metrics::counter!("tidegate_history_refused_series_total").absolute(refused);
     }
 
     /// Updates the sources and their series, without reading values.

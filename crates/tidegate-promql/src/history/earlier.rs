@@ -117,7 +117,7 @@ impl History {
         let mut taken = 0;
         while let Some(mut chunk) = chunks.pop_back() {
             chunk.close();
-            if self.bytes + chunk.bytes() > room(self.limits.max_bytes) {
+            if self.bytes + self.others + chunk.bytes() > room(self.limits.max_bytes) {
                 break;
             }
             self.bytes += chunk.bytes();
@@ -141,13 +141,13 @@ impl History {
             return 0;
         };
         let own = size_of::<histograms::Histograms>();
-        if past.histograms.is_none() && self.bytes + own > room(self.limits.max_bytes) {
+        if past.histograms.is_none() && self.bytes + self.others + own > room(self.limits.max_bytes) {
             return 0;
         }
         let before = past.bytes();
         let samples = samples.filter_map(|(time, histogram)| Some((earlier.tick(time)?, histogram)));
         past.histograms.get_or_insert_default();
-        let used = self.bytes - before + past.bytes();
+        let used = self.bytes + self.others - before + past.bytes();
         let room = room(self.limits.max_bytes).saturating_sub(used);
         let taken = past
             .histograms

@@ -58,6 +58,8 @@ pub struct History {
     series: Vec<Option<Past>>,
     free: Vec<u32>,
     bytes: usize,
+    /// Bytes that others take of the same bound.
+    others: usize,
     refused: u64,
 }
 
@@ -96,6 +98,7 @@ impl History {
             series: Vec::new(),
             free: Vec::new(),
             bytes: 0,
+            others: 0,
             refused: 0,
         }
     }
@@ -103,6 +106,11 @@ impl History {
     /// Sets the bound of all samples together, in bytes.
     pub fn bound(&mut self, max_bytes: usize) {
         self.limits.max_bytes = max_bytes;
+    }
+
+    /// Sets the bytes that others take of the same bound. Samples make room for them.
+    pub fn share(&mut self, others: usize) {
+        self.others = others;
     }
 
     /// Sets the time for which a sample stays, in milliseconds. A series drops samples that are too old when it gets the next
@@ -121,9 +129,13 @@ impl History {
         self.limits
     }
 
-    /// Bytes that are used.
+    /// Bytes that are used, with those of others.
     pub fn bytes(&self) -> usize {
-        self.bytes
+        self.bytes + self.others
+    }
+
+    fn is_full(&self) -> bool {
+        self.bytes() > self.limits.max_bytes
     }
 
     /// Series that have a past.
@@ -143,7 +155,7 @@ impl History {
 
     /// A place for a series; `None`: the memory is used up.
     pub fn add(&mut self) -> Option<SeriesId> {
-        if self.bytes + SERIES_BYTES > self.limits.max_bytes {
+        if self.bytes() + SERIES_BYTES > self.limits.max_bytes {
             self.refused += 1;
             return None;
         }
@@ -192,7 +204,7 @@ impl History {
 
     /// Appends a native histogram to a series of these, at the tick that `time` is in; one a tick, the first.
     pub fn append_histogram(&mut self, id: SeriesId, time: Millis, value: &ExponentialHistogram) {
-        let is_full = self.bytes > self.limits.max_bytes;
+        let is_full = self.is_full();
         let Some((tick, oldest)) = self.ticks_of_next(time) else {
             return;
         };
@@ -239,7 +251,7 @@ impl History {
 
     /// Appends a sample, at the tick that `time` is in; one a tick, the first.
     pub fn append(&mut self, id: SeriesId, time: Millis, value: f64) {
-        let is_full = self.bytes > self.limits.max_bytes;
+        let is_full = self.is_full();
         let Some((tick, oldest)) = self.ticks_of_next(time) else {
             return;
         };

@@ -200,6 +200,27 @@ fn series_keep_a_shorter_past_when_memory_is_used_up() {
 }
 
 #[test]
+fn samples_make_room_for_others_that_share_the_bound() {
+    let mut history = History::new(limits(4000));
+    let id = history.add().unwrap();
+    let append = |history: &mut History, ticks: std::ops::Range<i64>| {
+        for tick in ticks {
+            history.append(id, tick * 1000, (tick as f64).sqrt());
+        }
+    };
+    append(&mut history, 0..600);
+    let (all, bytes) = (history.read(id, -1, Millis::MAX).len(), history.bytes());
+    history.share(3000);
+    assert_eq!(history.bytes(), bytes + 3000);
+    assert!(history.add().is_none());
+    append(&mut history, 600..700);
+    assert!(history.bytes() < bytes + 3000, "{}", history.bytes());
+    assert!(history.read(id, -1, Millis::MAX).len() < all / 2);
+    history.share(0);
+    assert!(history.add().is_some());
+}
+
+#[test]
 fn counters_take_less_than_four_bytes_a_sample_all_included() {
     let mut history = History::new(limits(usize::MAX));
     let ids: Vec<_> = (0..100).map(|_| history.add().unwrap()).collect();

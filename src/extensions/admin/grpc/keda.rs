@@ -66,21 +66,13 @@ async fn publish(
 ) {
     let mut sent = None;
     let mut changes = Changes::of(&caller.api, &trigger);
-    let api = caller.api.clone();
     loop {
-        // The series of a replica that is not ready stand still: a rate of them would fall to 0. The replica may
-        // become so while the value is computed.
-        let is_ready = || api.shared().health.unready().is_none();
-        if is_ready()
-            && let Ok(value) = value(&caller, &trigger, QueryKind::Stream).await
-            && is_ready()
+        if let Some(result) = activity(&caller, &trigger).await
+            && sent != Some(result)
         {
-            let result = trigger.is_active(value);
-            if sent != Some(result) {
-                sent = Some(result);
-                if to.send(Ok(messages::IsActiveResponse { result })).await.is_err() {
-                    return;
-                }
+            sent = Some(result);
+            if to.send(Ok(messages::IsActiveResponse { result })).await.is_err() {
+                return;
             }
         }
         tokio::select! {
@@ -93,6 +85,16 @@ async fn publish(
             changes = Changes::of(&caller.api, &trigger);
         }
     }
+}
+
+/// Whether a trigger is active now; `None`: the value is unknown. The series of a replica that is not ready stand still: a
+/// rate of them would fall to 0.
+async fn activity(caller: &Caller, trigger: &Arc<Trigger>) -> Option<bool> {
+    let health = &caller.api.shared().health;
+    let read = health.begin_read().ok()?;
+    let value = value(caller, trigger, QueryKind::Stream).await.ok()?;
+    health.check_read(read).ok()?;
+    Some(trigger.is_active(value))
 }
 
 /// The changes of the composites of a trigger. A trigger with a query follows none: its queries cost more.
@@ -350,3 +352,6 @@ fn known(name: &str, answer: &Answer, trigger: &Trigger) -> Result<f64, Status> 
         ))
     })
 }
+
+#[cfg(test)]
+mod tests;

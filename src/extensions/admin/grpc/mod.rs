@@ -122,9 +122,11 @@ async fn call(caller: Caller, request: Request<Full<Bytes>>) -> Answer {
 /// Answers a call that reads values, as soon as they may be read.
 async fn read(caller: Caller, request: Request<Full<Bytes>>) -> Answer {
     let api = caller.api.clone();
-    if let Some(why) = api.shared().health.refusal().await {
-        return grpc_error(Status::unavailable(why));
-    }
+    let health = &api.shared().health;
+    let read = match health.begin_confirmed_read().await {
+        Ok(read) => read,
+        Err(why) => return grpc_error(Status::unavailable(why)),
+    };
     let answer = match request.uri().path() {
         "/tidegate.v1.Query/Get" => unary(caller, request, query::get).await,
         "/tidegate.v1.Query/List" => unary(caller, request, query::list).await,
@@ -137,9 +139,9 @@ async fn read(caller: Caller, request: Request<Full<Bytes>>) -> Answer {
         path => grpc_error(Status::unimplemented(format!("there is no {path}"))),
     };
     // The values may have become too old while the answer was made.
-    match api.shared().health.unready() {
-        Some(why) => grpc_error(Status::unavailable(why)),
-        None => answer,
+    match health.check_read(read) {
+        Ok(()) => answer,
+        Err(why) => grpc_error(Status::unavailable(why)),
     }
 }
 

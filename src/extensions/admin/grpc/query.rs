@@ -11,7 +11,8 @@ use tokio_util::sync::CancellationToken;
 use tonic::Status;
 
 use super::{Caller, Reply, busy, messages};
-use crate::component::unix_now;
+use crate::component::shared::Health;
+use crate::component::{ReadToken, unix_now};
 use crate::config::nearest;
 use crate::extensions::admin::api::Api;
 use crate::extensions::admin::queues::QueryKind;
@@ -66,6 +67,7 @@ pub(super) async fn watch(
 ) -> Result<Unread<WatchResult>, Status> {
     let place = caller.follow()?;
     let api = caller.api;
+    let read = api.shared().health.begin_read().map_err(Status::unavailable)?;
     let (to, from) = backlog(api.shared(), last_word);
     let threshold = request.threshold.map(threshold).transpose()?;
     let wants: Filter = request.labels.into_iter().collect();
@@ -79,7 +81,7 @@ pub(super) async fn watch(
         let (api, place, to) = (api.clone(), place.clone(), to.clone());
         tokio::spawn(async move {
             let _until_it_ends = place;
-            publish(api.stopping(), watched, follow, to).await;
+            publish(api.stopping(), (&api.shared().health, read), watched, follow, to).await;
         });
     }
     Ok(from)
@@ -92,11 +94,18 @@ fn last_word(why: Ended) -> Option<WatchResult> {
 
 async fn publish(
     stopping: &CancellationToken,
+    (health, read): (&Health, ReadToken),
     watched: Arc<Watched>,
     mut follow: Follow,
     to: Backlog<WatchResult>,
 ) {
-    let publish = publish_all(&watched, &mut follow, &to);
+    let publish = async {
+        tokio::select! {
+            // A client of a gateway that is not ready gets the end also if nothing changes.
+            () = health.until_lapse(read) => Err(Ended::Unready),
+            published = publish_all((health, read), &watched, &mut follow, &to) => published,
+        }
+    };
     // A stop also ends a wait for a slow reader.
     let published = stopping.run_until_cancelled(publish).await;
     if let Err(why) = published.unwrap_or(Err(Ended::Stopping)) {
@@ -104,7 +113,12 @@ async fn publish(
     }
 }
 
-async fn publish_all(watched: &Watched, follow: &mut Follow, to: &Backlog<WatchResult>) -> Result<(), Ended> {
+async fn publish_all(
+    (health, read): (&Health, ReadToken),
+    watched: &Watched,
+    follow: &mut Follow,
+    to: &Backlog<WatchResult>,
+) -> Result<(), Ended> {
     loop {
         to.ready().await?;
         let event = tokio::select! {
@@ -127,6 +141,8 @@ async fn publish_all(watched: &Watched, follow: &mut Follow, to: &Backlog<WatchR
                 ..messages::WatchResponse::default()
             },
         };
+        // The values may be of any moment since the last message.
+        health.check_read(read).map_err(|_| Ended::Unready)?;
         // Its encoded form is made during the write.
         let bytes = 2 * response.encoded_len();
         to.send(place, Ok(response), bytes);
@@ -247,27 +263,68 @@ fn crossing(watched: &Watched, crossing: &Crossing) -> messages::Crossing {
 
 #[cfg(test)]
 mod tests {
+    use tokio::task::JoinHandle;
     use tokio::time::timeout;
     use tokio_stream::StreamExt;
+    use tonic::Code;
 
     use super::*;
     use crate::component::Shared;
     use crate::watch::testing::Bench;
+
+    /// The task of a watch that begins now.
+    fn publishing(
+        shared: &Arc<Shared>,
+        bench: &Bench,
+        to: Backlog<WatchResult>,
+        stopping: &CancellationToken,
+    ) -> JoinHandle<()> {
+        let (shared, stopping) = (shared.clone(), stopping.clone());
+        let read = shared.health.begin_read().unwrap();
+        let (watched, follow) = (bench.watched.clone(), bench.watched.follow());
+        tokio::spawn(async move {
+            publish(&stopping, (&shared.health, read), watched, follow, to).await;
+        })
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_watch_ends_if_the_replica_was_not_ready_with_and_without_news() {
+        for (has_news, is_ready_again) in [(true, false), (true, true), (false, false), (false, true)] {
+            let shared = Arc::<Shared>::default();
+            let mut bench = Bench::new("queue_depth", Vec::new());
+            bench.observe("m", 4.0);
+            let (to, mut results) = backlog(&shared, last_word);
+            publishing(&shared, &bench, to, &CancellationToken::new());
+            let first = results.next().await.unwrap().unwrap();
+            assert_eq!(first.values[0].value, Some(4.0));
+            shared.health.hold("receivers::partials", Some("stale"));
+            if is_ready_again {
+                shared.health.hold("receivers::partials", None);
+            }
+            if has_news {
+                bench.observe("m", 5.0);
+                bench.watched.read(unix_now());
+            }
+            let case = format!("news: {has_news}, ready again: {is_ready_again}");
+            let last = results.next().await.unwrap().expect_err(&case);
+            assert_eq!(last.code(), Code::Unavailable, "{case}: {last}");
+            assert!(last.message().contains("not ready"), "{case}: {last}");
+            assert!(results.next().await.is_none(), "{case}");
+        }
+    }
 
     #[tokio::test(start_paused = true)]
     async fn a_stop_ends_the_watch_of_a_client_that_reads_nothing() {
         /// More than a backlog holds.
         const FULL: usize = 1 << 20;
         const SECOND: Duration = Duration::from_secs(1);
-        let (shared, stopping) = (Shared::default(), CancellationToken::new());
+        let (shared, stopping) = (Arc::<Shared>::default(), CancellationToken::new());
         let (to, mut results) = backlog(&shared, last_word);
         // The task waits until the client has taken this.
         let place = to.reserve(FULL).await.unwrap();
         to.send(place, Ok(messages::WatchResponse::default()), FULL);
         let bench = Bench::new("queue_depth", Vec::new());
-        let (watched, follow) = (bench.watched.clone(), bench.watched.follow());
-        let stop = stopping.clone();
-        let mut publishing = tokio::spawn(async move { publish(&stop, watched, follow, to).await });
+        let mut publishing = publishing(&shared, &bench, to, &stopping);
         assert!(timeout(SECOND, &mut publishing).await.is_err());
         stopping.cancel();
         timeout(SECOND, publishing).await.unwrap().unwrap();

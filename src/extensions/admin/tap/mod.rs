@@ -143,7 +143,7 @@ fn end(reason: &str) -> Event {
 /// The last event of a stream that the gateway ends.
 fn last_event(why: Ended) -> Option<Event> {
     match why {
-        Ended::Gone | Ended::Replaced => None,
+        Ended::Gone | Ended::Replaced | Ended::Unready => None,
         Ended::Stopping => Some(end("stopping")),
         Ended::Slow => Some(end("slow")),
         Ended::Memory => Some(end("memory")),

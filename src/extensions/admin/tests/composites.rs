@@ -123,6 +123,11 @@ async fn a_composite_without_a_value_is_an_error_without_a_fallback() {
     assert_eq!((status, &answer["status"]), (422, &json!("error")));
     let why = answer["error"].as_str().unwrap();
     assert!(why.contains("the composite `xfer_time_avg` is absent"), "{why}");
+    // A fallback would hide dead servers.
+    assert!(
+        why.contains("check that its sources run") && !why.contains("`or`"),
+        "{why}"
+    );
     assert_eq!(
         ask(&admin, "xfer_time_avg or vector(0)").await.1["data"]["result"][0]["value"][1],
         "0"
@@ -280,6 +285,37 @@ async fn a_long_poll_is_refused_if_the_replica_becomes_unready_meanwhile() {
     let answered = tokio::time::timeout(PATIENCE, waiting).await;
     let (status, body) = answered.expect("an answer before the end of the wait").unwrap();
     assert!(status == 503 && body.contains("stale"), "{status}: {body}");
+    admin.stop(Instant::now() + PATIENCE).await;
+}
+
+#[tokio::test]
+async fn a_long_poll_gives_the_values_of_a_replica_that_is_ready_again() {
+    let (admin, mut bench) = with_queue("", Vec::new()).await;
+    let waiting = waiting_client(&admin, &mut bench).await;
+    let health = &admin.base.shared.health;
+    health.hold("receivers::partials", Some("stale"));
+    health.hold("receivers::partials", None);
+    bench.observe("m", 5.0);
+    let answered = tokio::time::timeout(PATIENCE, waiting).await;
+    let (status, body) = answered.expect("an answer before the end of the wait").unwrap();
+    let answers: Value = serde_json::from_str(&body).unwrap();
+    assert_eq!((status, &answers[0]["value"]), (200, &json!(5.0)), "{body}");
+    admin.stop(Instant::now() + PATIENCE).await;
+}
+
+#[tokio::test]
+async fn a_stream_of_events_ends_when_the_replica_is_not_ready() {
+    let (admin, mut bench) = with_queue("", Vec::new()).await;
+    bench.observe("m", 4.0);
+    let mut stream = Lines::open(&admin.local(), "/api/v1/composites/queue_depth/watch").await;
+    assert_eq!(stream.event().await.0, "change");
+    let health = &admin.base.shared.health;
+    health.hold("receivers::partials", Some("stale"));
+    let (name, data) = stream.event().await;
+    let why = data["error"].as_str().unwrap();
+    assert!(name == "ended" && why.contains("watch again"), "{name}: {why}");
+    let (status, _) = fetch(&admin.local(), "GET", "/api/v1/composites/queue_depth/watch").await;
+    assert_eq!(status, 503);
     admin.stop(Instant::now() + PATIENCE).await;
 }
 

@@ -162,6 +162,37 @@ async fn a_crossing_between_two_instances_waits_for_the_second() {
 }
 
 #[tokio::test]
+async fn a_webhook_reports_each_crossing_once_over_a_reload() {
+    let (url, mut posted) = peer(&[]).await;
+    let webhook = format!("{{endpoint: \"{url}\", headers: {{x-key: secret}}}}");
+    let threshold = format!("sum, thresholds: [{{above: 100, webhook: {webhook}}}]}}");
+    let depth = DEPTH.replace("sum}", &threshold);
+    let mut next = async || {
+        let message = tokio::time::timeout(Duration::from_secs(30), posted.recv()).await;
+        let message = message.expect("in time").unwrap();
+        let state = message["state"].as_str().unwrap().to_owned();
+        (state, message["shown"]["value"].as_f64().unwrap())
+    };
+    let old = first(&depth);
+    old.start().await.unwrap();
+    old.push(scrape("a", Some(200))).unwrap();
+    assert_eq!(next().await, ("crossed".to_owned(), 200.0));
+    let new = successor(&[&old], &format!("{depth}, {HITS}"));
+    old.stop(soon()).await;
+    new.start().await.unwrap();
+    new.push(scrape("a", Some(300))).unwrap();
+    // The value is still beyond the threshold. A new state of the threshold would be crossed by this read.
+    let shown = new.composites()[0].read(unix_now());
+    assert_eq!(shown.answers[0].answer.value, Some(300.0));
+    for (depth, state) in [(1, "cleared"), (400, "crossed")] {
+        new.push(scrape("a", Some(depth))).unwrap();
+        assert_eq!(next().await, (state.to_owned(), depth as f64));
+    }
+    new.stop(soon()).await;
+    assert!(posted.try_recv().is_err(), "nothing is sent twice");
+}
+
+#[tokio::test]
 async fn windows_on_disk_count_once_after_a_reload_and_a_restart() {
     let folder = tempfile::tempdir().unwrap();
     let (_, base, _) = processor_context("composite", &Sink::new());

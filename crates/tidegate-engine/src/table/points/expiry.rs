@@ -10,6 +10,7 @@ use crate::UnixNanos;
 use crate::lease::nanos;
 use crate::streams::{Sweep, lock};
 use crate::table::Table;
+use crate::table::folded::FoldedStream;
 
 impl Table {
     /// The time for which the tracker of a departed counter stays, in nanoseconds, so that it does not count twice on
@@ -37,8 +38,12 @@ impl Table {
                 // One at a time: a thread that makes a stream known does not wait for all that have gone.
                 lock(&self.registry).remove_stream(stream.source);
                 if stream.phase == Phase::Left && stream.tracker.holds_total() {
-                    let (start, time) = (stream.tracker.start, stream.tracker.newest());
-                    lock(&self.folded).add(identity, start, time);
+                    let folded = FoldedStream {
+                        start: stream.tracker.start,
+                        time: stream.tracker.newest(),
+                        overflow: stream.targets.first().copied(),
+                    };
+                    lock(&self.folded).add(identity, folded);
                 }
             }
             swept

@@ -80,6 +80,112 @@ fn the_end_of_a_stream_in_overflow_leaves_the_counts_of_others() {
     assert_eq!(sums(&table)["c"], (1, 35));
 }
 
+/// Four streams count 10 each, the last two in the overflow series. Then only the last one reports. So the series of the first
+/// two expire, and leave their room.
+fn silence_all_but_one(table: &Table, kind: (&str, Data)) {
+    for user in 0..4 {
+        report(table, kind, user, NOW + 1, 10);
+    }
+    assert_eq!(sums(table)[kind.0], (2, 40));
+    for second in [200, 400] {
+        let now = NOW + second * SECOND;
+        report(table, kind, 3, now, 10);
+        table.expire(now);
+    }
+    assert_eq!(sums(table)[kind.0], (0, 20));
+    assert_eq!(table.stats().streams, 2, "the third one is remembered");
+}
+
+#[test]
+fn a_counter_that_returns_to_a_table_with_room_stays_in_overflow() {
+    for kind in [KINDS[0], KINDS[3]] {
+        for reloads in [false, true] {
+            let mut table = limited(5000, 2);
+            silence_all_but_one(&table, kind);
+            if reloads {
+                table = replacing(&[table], 5000, 2).0;
+            }
+            let now = NOW + 401 * SECOND;
+            report(&table, kind, 2, now, 15);
+            assert_eq!(sums(&table)[kind.0], (0, 25), "{kind:?}, reload: {reloads}");
+            report(&table, kind, 9, now, 5);
+            assert_eq!(sums(&table)[kind.0], (1, 30), "a new one has room");
+        }
+    }
+}
+
+/// A failed scrape ends all series of its target so.
+#[test]
+fn streams_that_end_and_return_go_back_to_their_series() {
+    let table = limited(5000, 2);
+    for user in 0..4 {
+        report(&table, ("c", COUNTER), user, NOW + 1, 10);
+    }
+    for user in 0..4 {
+        let ended = series("c", COUNTER, &[("pod", "a")], &[("user", &user.to_string())]);
+        table.observe(&point(&ended, NOW, NOW + 2, Value::NoRecordedValue), NOW + 2);
+    }
+    assert_eq!(sums(&table)["c"], (0, 20), "the counts in overflow stay");
+    for user in [2, 3, 0, 1] {
+        report(&table, ("c", COUNTER), user, NOW + 3, 11);
+    }
+    assert_eq!(
+        sums(&table)["c"],
+        (1, 44),
+        "the overflow series counts as one of two"
+    );
+}
+
+#[test]
+fn a_forgotten_counter_that_returns_stays_in_overflow() {
+    for reloads in [false, true] {
+        // So few streams are allowed that one is forgotten after four expiry times, or 20 minutes.
+        let limits = Limits {
+            series_per_metric: 2,
+            streams: 16,
+            ..Limits::default()
+        };
+        let mut table = Arc::new(Table::new("test", vec![Rule::newest()], limits));
+        silence_all_but_one(&table, ("c", COUNTER));
+        for second in (600..=2000).step_by(200) {
+            let now = NOW + second * SECOND;
+            report(&table, ("c", COUNTER), 3, now, 10);
+            table.expire(now);
+        }
+        assert_eq!(table.stats().streams, 1, "the third one is forgotten");
+        if reloads {
+            let new = Arc::new(Table::new("test", vec![Rule::newest()], limits));
+            new.succeed(&[&*table]);
+            table = new;
+        }
+        // The first value is the baseline.
+        for (second, total, expected) in [(2001, 15, 20), (2002, 16, 21)] {
+            report(&table, ("c", COUNTER), 2, NOW + second * SECOND, total);
+            assert_eq!(sums(&table)["c"], (0, expected), "reload: {reloads}");
+        }
+    }
+}
+
+#[test]
+fn a_counter_gets_its_own_series_if_the_overflow_series_has_gone() {
+    let table = limited(5000, 2);
+    silence_all_but_one(&table, ("c", COUNTER));
+    table.expire(NOW + 1000 * SECOND);
+    assert!(!sums(&table).contains_key("c"));
+    report(&table, ("c", COUNTER), 2, NOW + 1001 * SECOND, 15);
+    assert_eq!(sums(&table)["c"], (1, 15));
+}
+
+#[test]
+fn a_stream_that_has_left_is_no_source_of_its_overflow_series() {
+    let table = limited(5000, 2);
+    silence_all_but_one(&table, ("c", COUNTER));
+    let mut overflow = None;
+    table.read(NOW, &mut |reading| overflow = Some(reading.series.clone()));
+    let explained = table.explain(&overflow.unwrap(), NOW + 400 * SECOND, 10).unwrap();
+    assert_eq!((explained.sources_total, explained.sources[0].streams), (1, 1));
+}
+
 #[test]
 fn series_beyond_a_lower_limit_go_to_overflow_and_room_is_left_for_others() {
     let old = limited(5000, usize::MAX);

@@ -10,7 +10,7 @@ use foldhash::fast::RandomState;
 use tidegate_engine::Key;
 use tidegate_promql::{Labels, Millis, NAME, Selection};
 
-/// The most levels that are remembered.
+/// The most levels that are remembered. A reader walks through all of those that it asks for.
 const MANY: usize = 1 << 18;
 
 /// The time for which a level is remembered before its target is known to fail, in milliseconds. The end of a series and
@@ -27,6 +27,10 @@ pub(super) struct EndedLevels {
     /// By the metric's full name.
     by_name: HashMap<Arc<str>, HashMap<Labels, EndedLevel, RandomState>>,
     len: usize,
+    /// The bytes that they take, estimated.
+    bytes: usize,
+    /// The number of levels that were not remembered for lack of room.
+    refused: u64,
     /// The time of the last look at them. `None`: none has ended yet.
     attended: Option<Millis>,
 }
@@ -37,27 +41,53 @@ struct EndedLevel {
     since: Millis,
 }
 
+/// The bytes of a level: its entry, and its labels as if no other series had their values.
+fn weigh(labels: &Labels) -> usize {
+    /// A hash table may be half empty.
+    const ENTRY: usize = 2 * size_of::<(Labels, EndedLevel)>();
+    /// A pair, and the counts of its value.
+    const PAIR: usize = size_of::<[Arc<str>; 2]>() + 16;
+    let pairs = labels.iter().map(|(_, value)| PAIR + value.len());
+    ENTRY + pairs.sum::<usize>()
+}
+
 impl EndedLevels {
+    /// The bytes that they take, estimated.
+    pub(super) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// The number of levels that were not remembered for lack of room.
+    pub(super) fn refused(&self) -> u64 {
+        self.refused
+    }
+
     /// Whether there is none. This is a look at them.
     pub(super) fn attend(&mut self, now: Millis) -> bool {
         self.attended = Some(now);
         self.len == 0
     }
 
-    pub(super) fn add(&mut self, labels: Labels, source: Key, since: Millis) {
+    /// Remembers a level, if all of them then take at most so many bytes.
+    pub(super) fn add(&mut self, labels: Labels, source: Key, since: Millis, most_bytes: usize) {
         let attended = *self.attended.get_or_insert(since);
         if since.abs_diff(attended) > UNATTENDED_MS {
             // A gateway without a sampler would keep them for good.
-            (self.by_name, self.len) = (HashMap::new(), 0);
+            (self.by_name, self.len, self.bytes) = (HashMap::new(), 0, 0);
             return;
         }
-        if self.len >= MANY {
+        let bytes = weigh(&labels);
+        if self.len >= MANY || self.bytes + bytes > most_bytes {
+            self.refused += 1;
             return;
         }
         let name: Arc<str> = labels.get(NAME).into();
         let of_name = self.by_name.entry(name).or_default();
         let known = of_name.insert(labels, EndedLevel { source, since });
-        self.len += usize::from(known.is_none());
+        if known.is_none() {
+            self.len += 1;
+            self.bytes += bytes;
+        }
     }
 
     /// The levels that a selection accepts, with the keys of their sources.
@@ -73,12 +103,17 @@ impl EndedLevels {
 
     /// Forgets the levels that have ended some time ago and whose sources do not fail.
     pub(super) fn forget(&mut self, now: Millis, fails: impl Fn(&Key) -> bool) {
-        let stays = |ended: &EndedLevel| now.abs_diff(ended.since) <= APART_MS || fails(&ended.source);
+        let mut gone = 0;
         self.by_name.retain(|_, of_name| {
-            of_name.retain(|_, ended| stays(ended));
+            of_name.retain(|labels, ended| {
+                let stays = now.abs_diff(ended.since) <= APART_MS || fails(&ended.source);
+                gone += if stays { 0 } else { weigh(labels) };
+                stays
+            });
             !of_name.is_empty()
         });
         self.len = self.by_name.values().map(HashMap::len).sum();
+        self.bytes = self.bytes.saturating_sub(gone);
     }
 }
 
@@ -97,13 +132,30 @@ mod tests {
     #[test]
     fn levels_that_nobody_looks_at_are_forgotten() {
         let (mut ended, source) = (EndedLevels::default(), Key::of_value(&1));
-        ended.add(labels(1), source, 1_000);
-        ended.add(labels(2), source, 1_000 + 60_000);
+        ended.add(labels(1), source, 1_000, usize::MAX);
+        ended.add(labels(2), source, 1_000 + 60_000, usize::MAX);
         assert_eq!(ended.len, 2);
-        ended.add(labels(3), source, 1_000 + 60_001);
-        assert_eq!((ended.len, ended.by_name.len()), (0, 0));
+        ended.add(labels(3), source, 1_000 + 60_001, usize::MAX);
+        assert_eq!((ended.len, ended.by_name.len(), ended.bytes), (0, 0, 0));
         assert!(ended.attend(70_000));
-        ended.add(labels(4), source, 71_000);
+        ended.add(labels(4), source, 71_000, usize::MAX);
         assert!(!ended.attend(72_000));
+    }
+
+    #[test]
+    fn levels_count_in_bytes_until_they_are_forgotten() {
+        let mut ended = EndedLevels::default();
+        let [fails, works] = [1, 2].map(|source| Key::of_value(&source));
+        let one = weigh(&labels(1));
+        for instance in 1..=4 {
+            let source = if instance % 2 == 0 { fails } else { works };
+            ended.add(labels(instance), source, 1_000, 3 * one);
+        }
+        ended.add(labels(1), works, 2_000, usize::MAX);
+        assert_eq!((ended.len, ended.bytes(), ended.refused()), (3, 3 * one, 1));
+        ended.forget(20_000, |source| *source == fails);
+        assert_eq!((ended.len, ended.bytes()), (1, one));
+        ended.forget(20_000, |_| false);
+        assert_eq!((ended.len, ended.bytes()), (0, 0));
     }
 }

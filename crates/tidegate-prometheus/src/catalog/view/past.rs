@@ -52,7 +52,10 @@ impl View {
     pub fn keep_past(&self, past: KeptPast) -> bool {
         let is_first = self.past.set(past).is_ok();
         if is_first && let Some(limits) = self.past_limits() {
-            self.state().shared.history = History::new(limits);
+            let mut state = self.state();
+            let mut history = History::new(limits);
+            history.share(state.shared.ended.bytes());
+            state.shared.history = history;
         }
         is_first
     }

@@ -96,6 +96,20 @@ impl SharedState {
         }
     }
 
+    /// Remembers a level that has ended. All of them take at most a quarter of the memory of the past, and samples make room
+    /// for them: without them, a reader would not learn that a value is incomplete.
+    pub(super) fn add_ended(&mut self, labels: Labels, source: Whose, now: Millis) {
+        let most_bytes = self.history.limits().max_bytes / 4;
+        self.ended.add(labels, source, now, most_bytes);
+        self.history.share(self.ended.bytes());
+    }
+
+    /// See [`EndedLevels::forget`].
+    pub(super) fn forget_ended(&mut self, now: Millis, fails: impl Fn(&Whose) -> bool) {
+        self.ended.forget(now, fails);
+        self.history.share(self.ended.bytes());
+    }
+
     /// Another series that has a name of this one.
     pub(super) fn blocker(&self, entry: &SeriesEntry, key: Key) -> Option<Key> {
         let owners = entry.names().filter_map(|name| self.owners.get(&name).copied());

@@ -11,7 +11,7 @@ use tidegate_promql::{Labels, Millis, NAME, Query, Selection};
 use super::entry::{Number, SeriesEntry, ViewPass};
 use super::shared::SharedState;
 use super::state::ViewState;
-use super::{View, millis};
+use super::{View, max_past_bytes_within, millis};
 use crate::labels::{instance, job};
 use tidegate_pipeline::component::{Evaluation, SelectedSource};
 
@@ -33,11 +33,12 @@ impl View {
     /// The levels that a query selects, and how many of their sources are in time. Ask for
     /// [`View::selections_with_sources`] before.
     pub fn levels(&self, query: &Query, now: UnixNanos) -> Vec<Level> {
-        let ups = self.names_of_ups();
+        let (ups, selections) = (self.names_of_ups(), query.selections());
+        let failed_before = self.update_failed(&selections, &ups, now);
         let pass = self.pass(now, false);
         let state = self.state();
-        let failed = state.failed(&ups);
-        let selections = query.selections();
+        let mut failed = state.failed(&ups);
+        failed.extend(failed_before);
         let levels = selections
             .iter()
             .flat_map(|selection| state.levels(selection, &failed, pass));
@@ -48,11 +49,7 @@ impl View {
     /// series.
     pub fn levels_of_failed(&self, query: &Query, now: UnixNanos) -> Vec<Level> {
         let selections = query.selections();
-        let has_ended = {
-            let state = self.state();
-            let mut selections = selections.iter();
-            selections.any(|selection| state.shared.ended.of(selection).next().is_some())
-        };
+        let has_ended = self.state().has_ended(&selections);
         if !has_ended {
             return Vec::new();
         }
@@ -74,6 +71,10 @@ impl View {
     /// Forgets the ended levels of targets whose scrapes succeed, where no past is kept.
     pub(super) fn attend_ended(&self, now: UnixNanos) {
         let time = millis(clock::wall(now));
+        if !self.has_past() {
+            // The limit may have changed.
+            self.bound_past(max_past_bytes_within(self.memory.limit()));
+        }
         if self.state().shared.ended.attend(time) {
             return;
         }
@@ -97,13 +98,28 @@ impl View {
 
     /// Adds the sources of the series that the query selects to an evaluation.
     pub(super) fn add_sources(&self, query: &Query, now: UnixNanos, evaluation: &mut Evaluation) {
-        let ups = self.names_of_ups();
+        let (ups, selections) = (self.names_of_ups(), query.selections());
+        let failed_before = self.update_failed(&selections, &ups, now);
         let pass = self.pass(now, false);
         let state = self.state();
-        let selections = query.selections();
         let live = selections.iter().flat_map(|selection| state.live(selection));
         evaluation.sources = sources(live, &HashSet::new(), pass);
         evaluation.failed = state.failed(&ups);
+        evaluation.failed.extend(failed_before);
+    }
+
+    /// Reads the state of all targets again if selected levels have ended, and gives the targets that failed before that. A
+    /// failed scrape reports its failure before it ends its series. So a reader that misses a level finds the failure now. One
+    /// that misses a level of a target that is back since then finds the failure in what it gives.
+    fn update_failed(&self, selections: &[Selection], ups: &[String], now: UnixNanos) -> HashSet<Key> {
+        let (failed, has_ended) = {
+            let state = self.state();
+            (state.failed(ups), state.has_ended(selections))
+        };
+        if has_ended {
+            self.refresh(now, &self.selections_of_ups());
+        }
+        failed
     }
 
     /// The selections of a query, with selections for the state of their sources.
@@ -120,6 +136,12 @@ impl View {
 }
 
 impl ViewState {
+    /// Whether levels that these selections accept have ended lately, or because scrapes of their targets fail.
+    fn has_ended(&self, selections: &[Selection]) -> bool {
+        let mut selections = selections.iter();
+        selections.any(|selection| self.shared.ended.of(selection).next().is_some())
+    }
+
     /// The levels that a selection accepts, with the targets that have lost theirs.
     fn levels(&self, selection: &Selection, failed: &HashSet<Key>, pass: ViewPass<'_>) -> Vec<Level> {
         let mut by_name: BTreeMap<&str, Vec<(&SeriesEntry, &Number)>> = BTreeMap::new();
@@ -168,7 +190,7 @@ impl ViewState {
             return;
         }
         let failed = self.failed(ups);
-        self.shared.ended.forget(now, |source| failed.contains(source));
+        self.shared.forget_ended(now, |source| failed.contains(source));
     }
 
     /// The targets whose last scrape failed. `ups`: how their gauge is called.
@@ -242,7 +264,7 @@ impl SeriesEntry {
         }
         for number in &self.numbers {
             let source = key(&number.labels, &self.series.resource);
-            shared.ended.add(number.labels.clone(), source, now);
+            shared.add_ended(number.labels.clone(), source, now);
         }
     }
 

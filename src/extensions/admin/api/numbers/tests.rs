@@ -181,17 +181,27 @@ async fn the_time_of_a_query_runs_while_it_waits_for_its_turn() {
 #[tokio::test]
 async fn a_query_is_refused_if_the_replica_becomes_unready_meanwhile() {
     let api = api();
-    let others = api.queues.occupy(QueryKind::Light).await;
-    let mut answer = Box::pin(api.clone().answer(request(&[("query", "1")])));
-    assert!(is_pending(&mut answer).await, "it waits for its turn");
     let (health, replica) = (&api.shared().health, "receivers::partials");
-    health.hold(replica, Some("stale"));
-    drop(others);
-    let answer = tokio::time::timeout(PATIENCE, answer).await;
-    let status = answer.expect("an answer").status();
-    assert_eq!(status, http::StatusCode::SERVICE_UNAVAILABLE);
-    health.hold(replica, None);
-    assert_eq!(self::status(&api, &[("query", "1")]).await, http::StatusCode::OK);
+    for path in ["/api/v1/query", "/api/v1/composites"] {
+        let form = vec![("query".to_owned(), "1".to_owned())];
+        let ask = || api.clone().answer(Request::of(path, form.clone()));
+        for is_ready_again in [false, true] {
+            let others = api.queues.occupy(QueryKind::Light).await;
+            let mut answer = Box::pin(ask());
+            assert!(is_pending(&mut answer).await, "it waits for its turn");
+            health.hold(replica, Some("stale"));
+            if is_ready_again {
+                health.hold(replica, None);
+            }
+            drop(others);
+            let answer = tokio::time::timeout(PATIENCE, answer).await;
+            let status = answer.expect("an answer").status();
+            let refused = http::StatusCode::SERVICE_UNAVAILABLE;
+            assert_eq!(status, refused, "{path}, is ready again: {is_ready_again}");
+            health.hold(replica, None);
+        }
+        assert_eq!(ask().await.status(), http::StatusCode::OK, "{path}");
+    }
 }
 
 #[tokio::test]

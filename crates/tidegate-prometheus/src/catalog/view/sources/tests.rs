@@ -194,6 +194,38 @@ fn a_target_that_loses_its_gauges_by_a_failed_scrape_is_missing_in_them() {
 }
 
 #[test]
+fn gauges_of_failed_targets_take_a_quarter_of_the_memory_of_the_past() {
+    const BOUND: usize = 20_000;
+    let (view, shared) = view();
+    view.bound_past(BOUND);
+    let table = table(&shared);
+    let scrape_all = |waiting, now| {
+        for target in 0..50 {
+            let instance = target.to_string();
+            let target = [("service.name", "vllm"), ("service.instance.id", &*instance)];
+            scrape(&table, &target, waiting, now);
+        }
+    };
+    scrape_all(Some(5), START);
+    assert_eq!(counts(&view, "waiting", START), of_waiting(50, 50));
+    let mut now = START + SECOND;
+    scrape_all(None, now);
+    let shown = counts(&view, "waiting", now);
+    assert!((5..50).contains(&shown[0].2), "{shown:?}");
+    let bytes = view.state().shared.history.bytes();
+    assert!(
+        (BOUND / 8..=BOUND / 4).contains(&bytes),
+        "{bytes} without samples"
+    );
+    now += SECOND;
+    scrape_all(Some(5), now);
+    now += 20 * SECOND;
+    scrape_all(Some(5), now);
+    record(&view, now);
+    assert_eq!(view.state().shared.ended.bytes(), 0, "all are back");
+}
+
+#[test]
 fn a_gauge_that_ended_before_the_scrapes_failed_is_not_missing() {
     for keeps_past in [true, false] {
         let (view, shared) = view();
@@ -219,4 +251,44 @@ fn a_gauge_that_ended_before_the_scrapes_failed_is_not_missing() {
         send(&table, &A, "up", (0, now), 0);
         assert!(counts(&view, "waiting", now).is_empty());
     }
+}
+
+#[test]
+fn a_scrape_that_fails_between_two_reads_is_found() {
+    let (view, shared) = view();
+    let table = table(&shared);
+    scrape(&table, &A, Some(5), START);
+    scrape(&table, &B, Some(7), START);
+    let query = Query::parse("sum(waiting)").unwrap();
+    view.refresh(START, &view.selections_with_sources(&query));
+    let now = START + SECOND;
+    scrape(&table, &A, None, now);
+    // It has read `up` before, and reads the gauges now.
+    view.refresh(now, &query.selections());
+    let levels = view.levels(&query, now);
+    let counts = levels.iter().map(|level| (level.reporting, level.expected));
+    assert_eq!(counts.collect::<Vec<_>>(), [(1, 2)]);
+    let now = now + SECOND;
+    scrape(&table, &B, None, now);
+    view.refresh(now, &query.selections());
+    let evaluation = view.sources_of(&query, now);
+    assert_eq!((evaluation.sources.len(), evaluation.failed.len()), (0, 2));
+}
+
+#[test]
+fn a_target_that_is_back_between_two_reads_is_missing_in_the_first() {
+    let (view, shared) = view();
+    let table = table(&shared);
+    scrape(&table, &A, Some(5), START);
+    scrape(&table, &B, Some(7), START);
+    let query = Query::parse("sum(waiting)").unwrap();
+    view.refresh(START, &view.selections_with_sources(&query));
+    let now = START + SECOND;
+    scrape(&table, &A, None, now);
+    view.refresh(now, &view.selections_with_sources(&query));
+    // The gauges that were read do not have it.
+    scrape(&table, &A, Some(6), now + SECOND);
+    let levels = view.levels(&query, now + SECOND);
+    let counts = levels.iter().map(|level| (level.reporting, level.expected));
+    assert_eq!(counts.collect::<Vec<_>>(), [(1, 2)]);
 }
