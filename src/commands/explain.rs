@@ -113,6 +113,9 @@ fn composite(one: &Value) {
         }
     }
     print_line!("  made by   composite `{}`", text("name"));
+    if let Some(why) = one["unmatched"].as_str() {
+        print_line!("  matches   nothing: {}", printable(why));
+    }
     // An older gateway has no such list.
     let silent = one["silent"].as_array().map_or(&[][..], Vec::as_slice);
     if silent.is_empty() {

@@ -11,8 +11,8 @@ Table = Mapping[tuple[str, str], str]
 
 BUILDS = "it builds the workspace for minutes to hours: `.ci/run` runs these commands"
 CLUSTER = "it needs a cluster of Kubernetes: tests/deploy renders the chart, and tests/kubernetes sends its objects to an API server"
-# The crate is not published yet. `test_cargo.py` compares such lines with its manifest.
-CRATES = "it needs a registry that has tidegate-metrics: tests of docs/install.md and docs/sdk.md add the same crate by its path"
+# `test_cargo.py` compares such lines with the manifest of the crate.
+CRATES = "it needs a checkout beside the program: tests of docs/install.md and docs/sdk.md add the same crate by its path"
 DAEMON = "it needs the daemon of Docker, and images of a registry"
 ENGINE = "it needs a GPU and an inference engine: the tests simulate its pages and rings"
 FIGURES = "it measures a release build for minutes to hours"
@@ -55,6 +55,7 @@ NOT_RUN: Table = {
     ("docs/guides/vllm-sglang.md", "kubectl --namespace tidegate port-forward"): CLUSTER,
     ("docs/guides/vllm-sglang.md", "kubectl --namespace inference get hpa"): CLUSTER,
     ("docs/guides/sdk.md", "docker run"): DAEMON,
+    ("docs/guides/sdk.md", "cp inflight.rs"): "it builds a crate: the test runs the program in Python, and tidegate-metrics has this one as an example",
     ("docs/guides/vllm-sglang.md", "grpcurl"): "grpcurl is not a test peer: tests/it/autoscaling.rs makes the same call",
     # Failures.
     ("docs/composites.md", "$ tidegate explain"): "it needs a server that dies: tests/it/composites.rs stops one of two targets",

@@ -10,7 +10,7 @@ use serde_json::Value as Json;
 const EXPECTED: [(&str, &str); 5] = [
     (
         "processors::composite@metrics",
-        "the composite `typo` has matched nothing since the start: no metric `quue` with the selected attributes arrived",
+        "the composite `typo` has matched nothing since the start: no metric `quue` with the selected attributes arrived; did you mean `queue`?",
     ),
     (
         "processors::composite@metrics",
@@ -133,6 +133,10 @@ fn what_matches_nothing_is_named_once_and_until_it_does() {
         }
         assert_eq!(explained.contains("  value "), !series.is_empty(), "{explained}");
     }
+    let explained = scene.explained(&["typo"]);
+    let expected =
+        "  matches   nothing: no metric `quue` with the selected attributes arrived; did you mean `queue`?\n";
+    assert!(explained.contains(expected), "{explained}");
 
     // A directory or a metric that comes later is not a mistake.
     std::fs::create_dir(scene.folder.path().join("later")).expect("a folder");

@@ -324,6 +324,28 @@ fn sdk_scopes() -> Outcome {
 }
 
 #[test]
+fn sdk_without_a_set() -> Outcome {
+    use tidegate_metrics::{Description, GaugeMode, MetricsRegistry, Prometheus};
+
+    let registry = Prometheus::new();
+    let done = registry.counter(&Description::new("done", "Requests answered"), &[("zone", "a")])?;
+    let requests = Description::new("requests", "Requests by user");
+    let requests = registry.counter_family(&requests, &[("zone", "a")], &["user"])?;
+    requests.with(&["ada"]).inc(); // requests_total{zone="a",user="ada"} 1
+    let wait = Description::new("wait", "Time in the queue")
+        .unit("s")
+        .bounds([0.01, 0.1, 1.0]);
+    let wait = registry.histogram(&wait, &[])?;
+    let batch = Description::new("batch", "Largest batch of any process").mode(GaugeMode::LiveMax);
+    let batch = registry.gauge(&batch, &[])?;
+    let text = registry.prometheus_format_str();
+    let mut lines = text.lines();
+    let line = lines.find(|line| line.starts_with("requests_total{"));
+    assert_eq!(line, Some("requests_total{zone=\"a\",user=\"ada\"} 1"), "{text}");
+    Ok(())
+}
+
+#[test]
 fn sdk_composites() -> Outcome {
     use std::time::Duration;
     use tidegate_metrics::{Across, Description, Function, MetricsRegistry, Prometheus, Trigger};

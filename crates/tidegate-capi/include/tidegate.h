@@ -756,8 +756,8 @@ uint32_t tg_abi_version(void);
 // The version of the library that runs, such as "0.1.0".
 const char *tg_version(void);
 
-// How often this process used an instrument in a way that has no meaning: a counter that would fall, a value that is not a
-// number. Each time nothing was recorded.
+// How often this process used an instrument in a way that has no meaning: a counter that would fall, an observed value that
+// is not finite, a NaN added to a gauge. Each time nothing was recorded.
 uint64_t tg_misused(void);
 
 // Keeps values in memory, for pages. Of a family `max_series` are kept apart, further ones share one that says
@@ -956,7 +956,7 @@ enum tg_status tg_gauge_new(const struct tg_registry *registry,
                             size_t label_count,
                             struct tg_gauge **gauge);
 
-// Sets.
+// Sets. NaN says that the value is not known.
 enum tg_status tg_gauge_set(const struct tg_gauge *gauge, double value);
 
 // Adds; less than nothing takes away. NaN is not added, and counted by tg_misused().

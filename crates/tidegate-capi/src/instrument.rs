@@ -226,7 +226,7 @@ pub unsafe extern "C" fn tg_gauge_new(
     guard(|| unsafe { give(gauge, make) })
 }
 
-/// Sets.
+/// Sets. NaN says that the value is not known.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tg_gauge_set(gauge: *const tg_gauge, value: f64) -> tg_status {
     // SAFETY: the contract of the header.

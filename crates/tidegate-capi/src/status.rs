@@ -241,8 +241,8 @@ pub extern "C" fn tg_version() -> *const c_char {
     VERSION.as_ptr().cast()
 }
 
-/// How often this process used an instrument in a way that has no meaning: a counter that would fall, a value that is not a
-/// number. Each time nothing was recorded.
+/// How often this process used an instrument in a way that has no meaning: a counter that would fall, an observed value that
+/// is not finite, a NaN added to a gauge. Each time nothing was recorded.
 #[unsafe(no_mangle)]
 pub extern "C" fn tg_misused() -> u64 {
     tidegate_metrics::misused()

@@ -44,6 +44,9 @@ const DIVISORS: &[(&str, &str)] = &[
     ("y", "year"),
 ];
 
+/// Words for the type of a series behind the unit.
+const TYPES: &[&str] = &["total", "ratio", "bucket", "sum", "count"];
+
 /// A unit in two parts, either of which may be empty: `By/s` is `bytes` and `per_second`.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Words {
@@ -127,6 +130,30 @@ pub fn name_with_suffixes(name: &str, unit: &str, suffix: Option<&str>) -> Optio
     Some(tokens.join("_"))
 }
 
+/// What remains of a name without its type, then without its divisor, then without its unit: `a_seconds_total` gives
+/// `a_seconds` and `a`.
+pub fn stems(name: &str) -> Vec<&str> {
+    let without_type = before(name, TYPES.iter().copied());
+    let divisors = DIVISORS.iter().map(|(_, word)| *word);
+    let without_divisor =
+        before(without_type.unwrap_or(name), divisors).and_then(|stem| before(stem, std::iter::once("per")));
+    let units = UNITS
+        .iter()
+        .map(|(_, word)| *word)
+        .filter(|word| !word.is_empty());
+    let without_unit = before(without_divisor.or(without_type).unwrap_or(name), units);
+    [without_type, without_divisor, without_unit]
+        .into_iter()
+        .flatten()
+        .collect()
+}
+
+/// The part of a name before an underscore and one of these words.
+fn before(name: &str, mut words: impl Iterator<Item = &'static str>) -> Option<&str> {
+    let stem = words.find_map(|word| name.strip_suffix(word)?.strip_suffix('_'))?;
+    (!stem.is_empty()).then_some(stem)
+}
+
 fn word<'a>(unit: &'a str, table: &[(&str, &'static str)]) -> &'a str {
     let unit = unit.trim();
     if unit.contains(['{', '}']) {
@@ -152,6 +179,20 @@ fn plain(word: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_name_of_a_page_loses_its_type_its_divisor_and_its_unit() {
+        for (name, expected) in [
+            ("a_seconds_total", &["a_seconds", "a"][..]),
+            ("a_bytes_per_second", &["a_bytes", "a"][..]),
+            ("a_milliseconds_bucket", &["a_milliseconds", "a"][..]),
+            ("a_seconds", &["a"][..]),
+            ("a", &[][..]),
+            ("_total", &[][..]),
+        ] {
+            assert_eq!(stems(name), expected, "{name}");
+        }
+    }
 
     #[test]
     fn units_become_words() {

@@ -31,15 +31,18 @@ fn the_programs_of_the_guide_are_the_examples() {
 }
 
 #[test]
-fn the_guide_of_three_languages_shows_the_example() {
+fn the_guide_of_three_languages_shows_the_examples() {
     let root = env!("CARGO_MANIFEST_DIR");
     let read = |path: &str| std::fs::read_to_string(format!("{root}/{path}")).unwrap();
-    let (guide, example) = (read("../../docs/guides/sdk.md"), read("examples/cells.rs"));
-    let program = example.splitn(3, "\n\n").nth(2).unwrap();
-    assert!(
-        guide.contains(&format!("<<'END'\n{program}END\n")),
-        "docs/guides/sdk.md has another program than examples/cells.rs:\n{program}"
-    );
+    let guide = read("../../docs/guides/sdk.md");
+    for name in ["cells", "inflight"] {
+        let example = read(&format!("examples/{name}.rs"));
+        let program = example.splitn(3, "\n\n").nth(2).unwrap();
+        assert!(
+            guide.contains(&format!("<<'END'\n{program}END\n")),
+            "docs/guides/sdk.md has another program than examples/{name}.rs:\n{program}"
+        );
+    }
 }
 
 #[test]

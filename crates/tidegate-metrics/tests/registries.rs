@@ -323,6 +323,21 @@ fn what_makes_no_sense_is_not_recorded_but_counted() {
 }
 
 #[test]
+fn a_gauge_is_set_to_every_value_and_adds_no_nan() {
+    let registry = Prometheus::new();
+    let level = registry.gauge(&Description::new("level", "Level"), &[]).unwrap();
+    for (value, expected) in [(f64::NAN, "level NaN"), (f64::INFINITY, "level +Inf")] {
+        level.set(value);
+        let page = registry.prometheus_format_str();
+        assert!(page.lines().any(|line| line == expected), "{page}");
+    }
+    level.set(1.0);
+    level.add(f64::NAN);
+    level.sub(f64::NAN);
+    assert_eq!(level.get(), 1.0);
+}
+
+#[test]
 fn series_beyond_the_limit_share_one_marked_series() {
     let registry = Prometheus::with_max_series(3);
     let family = registry

@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 use tidegate_engine::{
-    Count, Freshness, Series, SeriesExplanation, SeriesSource, SilentSource, SourceStatus, UnixNanos, clock,
-    holdings,
+    Composite, Count, Freshness, Series, SeriesExplanation, SeriesSource, SilentSource, SourceStatus,
+    UnixNanos, clock, holdings,
 };
 use tidegate_promql::{Labels, Patience, QueryError, Selection};
 
@@ -153,8 +153,18 @@ fn of_group(labels: &Labels, watched: &Watched, group: &GroupAnswer, now: UnixNa
         "composite": shape::label_set(watched, group),
         "silent": silent.sources.iter().map(source).collect::<Vec<_>>(),
         "silent_total": silent.total,
+        "unmatched": unmatched(composite).filter(|_| group.answer.state == Freshness::Absent),
         "hidden": false,
     })
+}
+
+/// The reason why nothing has matched the metric of a composite; `None`: a series has, or it is an expression.
+fn unmatched(composite: &Composite) -> Option<String> {
+    let declaration = composite.declaration();
+    if declaration.expression.is_some() {
+        return None;
+    }
+    composite.match_tracker().reason(declaration.metric.text())
 }
 
 /// `target_info`: the resource that it describes.

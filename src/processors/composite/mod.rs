@@ -9,6 +9,7 @@
 //!
 //! If a reload replaces the processor, composites with equal declarations go on in the new one (`kept`).
 
+mod arrived;
 pub mod config;
 mod expression;
 mod kept;
@@ -26,6 +27,7 @@ use tidegate_engine::{
 };
 use tokio::task::JoinHandle;
 
+use self::arrived::ArrivedNames;
 use self::config::CompositeProcessorConfig;
 use self::kept::{CompositesState, kept_of, replaced, watched_of};
 use self::webhook::Webhook;
@@ -73,6 +75,7 @@ struct Composites {
     config: Arc<CompositeProcessorConfig>,
     base: Context,
     set: Arc<CompositeSet>,
+    arrived: Arc<ArrivedNames>,
     first_batch: Once,
     table: Arc<Table>,
     windows: Option<Arc<WindowLog>>,
@@ -141,6 +144,7 @@ impl Composites {
             webhooks,
             tasks: Mutex::default(),
             set,
+            arrived: Arc::new(ArrivedNames::new()),
             first_batch: Once::new(),
             table,
             next: cx.next,
@@ -156,6 +160,7 @@ impl Composites {
         self.first_batch.call_once(|| {
             self.set.list().iter().for_each(|one| one.observes_from(now));
         });
+        self.arrived.note_payload(&batch.payload);
         match &batch.payload {
             Payload::Events(events) => self.set.observe_events(events),
             Payload::Points(points) => match &batch.lease {
@@ -164,7 +169,12 @@ impl Composites {
             },
             Payload::Encoded(encoded) => {
                 // Components that need the data refuse it if it is unreadable. Here it only passes.
-                let _ = wire::points::visit(encoded, &mut Observing { set: &self.set, now });
+                let mut observing = Observing {
+                    set: &self.set,
+                    arrived: &self.arrived,
+                    now,
+                };
+                let _ = wire::points::visit(encoded, &mut observing);
             }
         }
     }
@@ -221,11 +231,13 @@ fn log_error(composite: &Composite, logged: &mut Option<Arc<str>>, now: UnixNano
 /// Observes the points of a request.
 struct Observing<'a> {
     set: &'a CompositeSet,
+    arrived: &'a ArrivedNames,
     now: UnixNanos,
 }
 
 impl PointVisitor for Observing<'_> {
     fn wants(&mut self, name: &str) -> bool {
+        self.arrived.note(name);
         self.set.wants(name)
     }
 
@@ -290,6 +302,7 @@ impl Lifecycle for Composites {
             ledger: self.ledger.clone(),
         });
         let (set, windows) = (self.set.clone(), self.windows.clone());
+        let arrived = self.arrived.clone();
         let logged = Mutex::new(vec![None; set.list().len()]);
         let reporter = anomalies::AnomalyReporter::default();
         let (base, begun, warn_after) = (self.base.clone(), Instant::now(), self.config.warn_after);
@@ -306,6 +319,7 @@ impl Lifecycle for Composites {
                 .map(|composite| composite.timestamp_anomalies())
                 .collect();
             reporter.report(&anomalies, &("processor", base.path.to_string()));
+            arrived.suggest(set.list());
             let mut notices = shortfalls(&set, &base.path);
             notices.extend(unsaved.map(|why| format!("storage: {why}: a restart begins new windows")));
             if begun.elapsed() >= warn_after {

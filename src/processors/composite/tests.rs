@@ -90,6 +90,46 @@ async fn everything_passes_and_is_seen_on_the_way() {
     assert!(ledger.balance().made >= 2);
 }
 
+#[tokio::test]
+async fn a_composite_that_matches_nothing_suggests_a_name_that_arrived() {
+    let yaml = "
+composites:
+  - {name: p99, metric: infer_latency_seconds, function: quantile, quantile: 0.99}
+  - {name: answered, metric: infer_requests_total, function: rate}
+  - {name: depth, metric: infer_queue, function: last, across: sum}
+  - {name: doubled, expr: 'infer_queues * 2'}
+  - {name: everything, metric: 'inferred*', function: count}
+";
+    let sink = Sink::new();
+    let (cx, _, _) = processor_context("composite", &sink);
+    let composites = Composites::new(settings::<CompositeProcessorConfig>(yaml).get(), cx).unwrap();
+    let kinds = vec![kind("infer_requests", Instrument::Counter, &[])];
+    composites
+        .push(Batch::new(events("a", kinds, &[(0, 5)])))
+        .unwrap();
+    composites
+        .push(Batch::new(encoded(&[("infer.latency", 3), ("infer_queue", 3)])))
+        .unwrap();
+    composites.arrived.suggest(composites.set.list());
+    let warnings = match_warnings(&composites.set);
+    let about = |name: &str| {
+        let of = format!("the composite `{name}`");
+        warnings.iter().find(|warning| warning.starts_with(&of))
+    };
+    for (name, near) in [("p99", "infer.latency"), ("answered", "infer_requests")] {
+        let expected = format!("arrived; did you mean `{near}`?");
+        assert!(
+            about(name).is_some_and(|warning| warning.ends_with(&expected)),
+            "{warnings:?}"
+        );
+    }
+    assert_eq!(about("depth"), None);
+    assert!(
+        about("everything").is_some_and(|warning| warning.ends_with("arrived")),
+        "{warnings:?}"
+    );
+}
+
 /// Says how much there is of everything that is asked for; no table has seen its sources.
 struct Constant(Arc<Mutex<Result<f64, String>>>);
 

@@ -132,7 +132,8 @@ pub struct SideRef<'a>(pub(crate) &'a Arc<Side>);
 static MISUSED: AtomicU64 = AtomicU64::new(0);
 
 /// How often this process used an instrument in a way that has no meaning (a negative or endless increase of a counter,
-/// a value that is not a number, another number of label values than labels). Each time nothing was recorded.
+/// an observed value that is not finite, a NaN added to a gauge, another number of label values than labels). Each time
+/// nothing was recorded.
 pub fn misused() -> u64 {
     MISUSED.load(Relaxed)
 }

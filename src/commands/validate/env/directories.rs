@@ -23,16 +23,20 @@ const SMALL_SHM: u64 = 64 << 20;
 const READ: Access = Access::READ_OK.union(Access::EXEC_OK);
 const WRITE: Access = Access::WRITE_OK.union(Access::EXEC_OK);
 
+/// The help for cells that this user may read, but not fold.
+const CHANGE_MODE_OR_KEEP: &str =
+    "change the owner or the mode, or set `fold: false`; run this command as the user that runs the gateway";
+
 /// The help for missing permissions.
 const CHANGE_MODE: &str = "change the owner or the mode; run this command as the user that runs the gateway";
 
 pub(super) fn check(sites: &[Site<'_>], report: &mut Report<'_>) {
     for site in sites {
         match site.role {
-            Role::Directory => check_watched(site, READ, report),
+            Role::Directory => check_watched(site, false, report),
             Role::CellDirectory => {
                 let folds = site.table.get("fold").and_then(Node::as_text) != Some("false");
-                check_watched(site, if folds { READ | WRITE } else { READ }, report);
+                check_watched(site, folds, report);
             }
             Role::StorageDirectory => check_storage(site, report),
             Role::OutputFile => check_output(site, report),
@@ -53,8 +57,8 @@ pub(super) fn denied(path: &Path, access: Access) -> Option<String> {
     })
 }
 
-/// A directory that others fill, and that may appear later.
-fn check_watched(site: &Site<'_>, access: Access, report: &mut Report<'_>) {
+/// A directory that others fill, and that may appear later. `folds`: the gateway writes to it too.
+fn check_watched(site: &Site<'_>, folds: bool, report: &mut Report<'_>) {
     report.begin_check();
     let (at, shown) = (site.position(), site.shown());
     // The reader reports bad patterns.
@@ -81,12 +85,27 @@ fn check_watched(site: &Site<'_>, access: Access, report: &mut Report<'_>) {
             }
             continue;
         }
-        if let Some(reason) = denied(&directory, access) {
-            let message = format!("the directory {} {reason}", name(site, &directory));
-            report.error(&at, message, CHANGE_MODE);
+        let unwritable = denied(&directory, WRITE).filter(|_| folds);
+        let finding = access_finding(&name(site, &directory), denied(&directory, READ), unwritable);
+        if let Some((message, help)) = finding {
+            report.error(&at, message, help);
         }
         check_shm(site, &directory, report);
     }
+}
+
+/// The error about a directory and its help, from the reasons why this user may not read it, or not write to it to fold.
+fn access_finding(
+    shown: &str,
+    unreadable: Option<String>,
+    unwritable: Option<String>,
+) -> Option<(String, &'static str)> {
+    if let Some(reason) = unreadable {
+        return Some((format!("the directory {shown} {reason}"), CHANGE_MODE));
+    }
+    let reason = unwritable?;
+    let message = format!("the directory {shown} {reason}: `fold` needs to write to it");
+    Some((message, CHANGE_MODE_OR_KEEP))
 }
 
 /// Why a missing path can't appear or be read: a part of it is a file, or is closed to this user.
@@ -322,6 +341,23 @@ service:
             said.contains("warning: receivers::nixl::directories[0]: "),
             "{said}"
         );
+    }
+
+    #[test]
+    fn cells_that_can_not_be_folded_name_the_option() {
+        let closed = || Some("does not permit it to this user".to_owned());
+        let (message, help) = access_finding("\"cells\"", None, closed()).unwrap();
+        assert_eq!(
+            message,
+            "the directory \"cells\" does not permit it to this user: `fold` needs to write to it"
+        );
+        assert!(help.contains("or set `fold: false`"), "{help}");
+        let (message, help) = access_finding("\"cells\"", closed(), closed()).unwrap();
+        assert!(
+            !message.contains("fold") && help == CHANGE_MODE,
+            "{message}: {help}"
+        );
+        assert_eq!(access_finding("\"cells\"", None, None), None);
     }
 
     #[test]

@@ -179,6 +179,24 @@ async fn an_explained_composite_lists_the_sources_that_do_not_report() {
     assert_eq!(silent["source"], json!({"model": "n"}));
     assert_eq!(silent["state"], "overdue");
     assert!(silent["age_ms"].is_number(), "{silent}");
+    assert_eq!(one["unmatched"], Value::Null, "{one}");
+    admin.stop(Instant::now() + Duration::from_secs(10)).await;
+}
+
+#[tokio::test]
+async fn an_explained_composite_without_data_says_which_metric_was_meant() {
+    let config = settings::<AdminConfig>("endpoint: 127.0.0.1:0").get();
+    let admin = Admin::new(config, context("extensions", "admin")).unwrap();
+    let watched = composite("xfer_time_avg");
+    watched.composite().match_tracker().suggest(Some("agent_time"));
+    admin.base.shared.composites.add(watched);
+    admin.start().await.unwrap();
+    let (_, page) = get(&admin, "/api/v1/explain?match[]=xfer_time_avg").await;
+    assert_eq!(
+        page["data"][0]["unmatched"],
+        "no metric `agent_xfer_time` with the selected attributes arrived; did you mean `agent_time`?",
+        "{page}"
+    );
     admin.stop(Instant::now() + Duration::from_secs(10)).await;
 }
 

@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//! The names of the metrics that arrive while a composite has matched nothing: one of them was probably meant.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
+
+use parking_lot::Mutex;
+use tidegate_engine::{Composite, Pattern};
+use tidegate_exposition::unit;
+
+use crate::batch::Payload;
+use crate::config::nearest;
+
+/// Most names. Further ones are never suggested.
+const MAX_NAMES: usize = 1_000;
+
+/// Longer names are never suggested.
+const MAX_NAME_BYTES: usize = 128;
+
+/// Most composites without a match that get suggestions.
+const MAX_UNMATCHED: usize = 10;
+
+/// The names of metrics that have arrived. It keeps none once all composites have matched.
+pub(super) struct ArrivedNames {
+    /// Whether a composite may have matched nothing.
+    is_wanted: AtomicBool,
+    names: Mutex<BTreeSet<Arc<str>>>,
+    /// The number of names that the composites were compared with.
+    compared: AtomicUsize,
+}
+
+impl ArrivedNames {
+    pub(super) fn new() -> Self {
+        Self {
+            is_wanted: AtomicBool::new(true),
+            names: Mutex::default(),
+            compared: AtomicUsize::new(0),
+        }
+    }
+
+    /// Notes the name of a metric.
+    pub(super) fn note(&self, name: &str) {
+        if !self.is_wanted.load(Relaxed) || name.len() > MAX_NAME_BYTES {
+            return;
+        }
+        let mut names = self.names.lock();
+        if names.len() < MAX_NAMES && !names.contains(name) {
+            names.insert(name.into());
+        }
+    }
+
+    /// Notes the metrics of a batch. The visitor of encoded ones notes them one by one.
+    pub(super) fn note_payload(&self, payload: &Payload) {
+        match payload {
+            Payload::Events(events) => self.note_all(events.schema.kinds.iter().map(|kind| &*kind.name)),
+            Payload::Points(points) => {
+                self.note_all(points.points.iter().map(|point| &*point.series.metric.name));
+            }
+            Payload::Encoded(_) => {}
+        }
+    }
+
+    /// Notes the names of metrics. Equal ones often follow each other.
+    fn note_all<'a>(&self, names: impl Iterator<Item = &'a str>) {
+        if !self.is_wanted.load(Relaxed) {
+            return;
+        }
+        let mut last = None;
+        for name in names {
+            if last != Some(name) {
+                self.note(name);
+            }
+            last = Some(name);
+        }
+    }
+
+    /// Tells each composite that has matched nothing which name was probably meant. Call it about once a second.
+    pub(super) fn suggest(&self, composites: &[Arc<Composite>]) {
+        let is_unmatched = |one: &&Arc<Composite>| {
+            one.declaration().expression.is_none() && !one.match_tracker().has_matched()
+        };
+        let unmatched: Vec<_> = composites
+            .iter()
+            .filter(is_unmatched)
+            .take(MAX_UNMATCHED)
+            .collect();
+        self.is_wanted.store(!unmatched.is_empty(), Relaxed);
+        if unmatched.is_empty() {
+            *self.names.lock() = BTreeSet::new();
+            return;
+        }
+        let names: Vec<Arc<str>> = self.names.lock().iter().cloned().collect();
+        if self.compared.swap(names.len(), Relaxed) == names.len() {
+            return;
+        }
+        for composite in unmatched {
+            if let Pattern::Exact(metric) = &composite.declaration().metric {
+                composite.match_tracker().suggest(meant(metric, &names));
+            }
+        }
+    }
+}
+
+/// The name that was probably meant. `None`: none is near, or the metric is there and lacks the attributes.
+///
+/// The name on a page has the unit and the type behind the name in the program.
+fn meant<'a>(metric: &str, names: &'a [Arc<str>]) -> Option<&'a str> {
+    let all = || names.iter().map(|name| &**name);
+    if all().any(|name| name == metric) {
+        return None;
+    }
+    let is_stem =
+        |name: &&str, stem: &str| unit::name_with_suffixes(name, "", None).is_some_and(|name| name == stem);
+    let in_program = unit::stems(metric)
+        .into_iter()
+        .find_map(|stem| all().find(|name| is_stem(name, stem)));
+    in_program.or_else(|| nearest(metric, all()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_of_the_page_means_the_name_in_the_program() {
+        let names = [
+            "http.server.request.duration",
+            "infer_latency",
+            "infer_requests",
+            "infer_requests_tokens",
+        ]
+        .map(Arc::<str>::from);
+        for (metric, expected) in [
+            ("infer_latency_seconds", Some("infer_latency")),
+            ("infer_latency_seconds_bucket", Some("infer_latency")),
+            ("infer_requests_total", Some("infer_requests")),
+            (
+                "http_server_request_duration_seconds",
+                Some("http.server.request.duration"),
+            ),
+            ("infer_latencies", Some("infer_latency")),
+            ("infer_latency", None),
+            ("queue", None),
+        ] {
+            assert_eq!(meant(metric, &names), expected, "{metric}");
+        }
+    }
+
+    #[test]
+    fn names_are_kept_up_to_a_limit_and_while_a_composite_needs_them() {
+        let names = ArrivedNames::new();
+        names.note(&"x".repeat(MAX_NAME_BYTES + 1));
+        let many: Vec<String> = (0..=MAX_NAMES).map(|number| format!("m{number}")).collect();
+        names.note_all(many.iter().map(String::as_str));
+        assert_eq!(names.names.lock().len(), MAX_NAMES);
+        names.suggest(&[]);
+        names.note("late");
+        assert!(names.names.lock().is_empty());
+    }
+}
