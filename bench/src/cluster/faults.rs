@@ -139,6 +139,8 @@ impl FaultInjector {
             }
             match fault {
                 Fault::Agents => {}
+                // A server that takes long to start would have its next fault at once.
+                Fault::KillServer | Fault::Fill if !has_happened => {}
                 fault if !has_happened => self.schedule.retry(fault, now + RETRY),
                 // It is counted later.
                 Fault::PutBack => {}
