@@ -17,6 +17,7 @@ use crate::config::{
 };
 use crate::exporters::prometheus::config::PrometheusExporterConfig;
 use crate::extensions::rules::RuleFiles;
+use crate::processors::aggregate::config::AggregateConfig;
 use crate::receivers::shm::config::ShmConfig;
 use crate::{connectors, exporters, extensions, processors, receivers, telemetry};
 
@@ -205,12 +206,8 @@ impl Plan {
     }
 
     /// Warns of exporters that drop series before the `shm` receiver of their pipeline sends them again. `aggregate` has a table
-    /// of its own, whose series do not expire in the exporter.
+    /// of its own: it must keep the series for so long, and they do not expire in the exporter.
     fn check_refresh(&self, cx: &mut Problems) {
-        let is_aggregate = |id: &ComponentId| {
-            let planned = self.processors.get(id);
-            planned.is_some_and(|planned| planned.factory.kind == processors::aggregate::FACTORY.kind)
-        };
         let mut warned = BTreeSet::new();
         for pipeline in &self.pipelines {
             let of_cells = pipeline.receivers.iter().filter_map(|id| self.receivers.get(id));
@@ -218,11 +215,26 @@ impl Plan {
             let refresh = of_cells
                 .map(|planned| planned.settings.get::<ShmConfig>().refresh)
                 .max();
-            let Some(refresh) = refresh.filter(|_| !pipeline.processors.iter().any(is_aggregate)) else {
+            let Some(refresh) = refresh else {
                 continue;
             };
             let least = refresh.saturating_mul(2);
-            for id in &pipeline.exporters {
+            let all = pipeline.processors.iter();
+            let aggregates: Vec<_> = all
+                .filter_map(|id| Some((id, self.processors.get(id)?)))
+                .filter(|(_, planned)| planned.factory.kind == processors::aggregate::FACTORY.kind)
+                .collect();
+            for (id, aggregate) in &aggregates {
+                let config = aggregate.settings.get::<AggregateConfig>();
+                if config.expiry < least && warned.insert(*id) {
+                    cx.at(aggregate.options.child("expiry"))
+                        .help(format!("set `expiry` to at least {least:?}"))
+                        .warning(format!(
+                            "`shm` sends unchanged series every {refresh:?}: `aggregate` may forget them before"
+                        ));
+                }
+            }
+            for id in pipeline.exporters.iter().filter(|_| aggregates.is_empty()) {
                 let pages = self.exporters.get(id);
                 let Some(page) =
                     pages.filter(|planned| planned.factory.kind == exporters::prometheus::FACTORY.kind)
@@ -333,12 +345,14 @@ service: {{pipelines: {{metrics: {{receivers: [shm], processors: [{processors}],
             let checked = load::check_loader(Loader::default().config(&yaml));
             let problems = checked.problems.to_string();
             assert!(checked.plan.is_some(), "{problems}");
-            problems.matches("may drop them before").count()
+            let of_both = ["may drop them before", "may forget them before"];
+            of_both.map(|text| problems.matches(text).count())
         };
-        assert_eq!(warnings("60s", "", "2m"), 0);
-        assert_eq!(warnings("60s", "", "119s"), 1);
-        assert_eq!(warnings("10m", "", "5m"), 1);
-        assert_eq!(warnings("10m", "aggregate", "5m"), 0);
+        assert_eq!(warnings("60s", "", "2m"), [0, 0]);
+        assert_eq!(warnings("60s", "", "119s"), [1, 0]);
+        assert_eq!(warnings("10m", "", "5m"), [1, 0]);
+        assert_eq!(warnings("10m", "aggregate", "5m"), [0, 1]);
+        assert_eq!(warnings("2m", "aggregate", "1m"), [0, 0]);
     }
 
     #[test]

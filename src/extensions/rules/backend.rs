@@ -104,7 +104,7 @@ impl<'a> LiveBackend<'a> {
         known.extend(found.sources.iter().map(|source| source.key));
         let is_alive = found.sources.iter().any(|source| {
             let is_late = self.now.saturating_sub(source.seen) > source.lease;
-            !is_late && !found.failed.contains(&source.key)
+            !is_late && !source.is_dead && !found.failed.contains(&source.key)
         });
         let has_dead = !known.is_empty() || self.has_dead_composite(query);
         has_dead && !is_alive

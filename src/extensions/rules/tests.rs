@@ -10,7 +10,7 @@ use std::thread;
 
 use bytes::Bytes;
 use tempfile::TempDir;
-use tidegate_engine::{Attributes, Data, Limits, Rule, Table, Value};
+use tidegate_engine::{Attributes, Data, Lease, Limits, Rule, Table, Value};
 use tidegate_rules::{ActiveAlert, AlertState, SavedAlerts};
 
 use super::alertmanager::WaitingAlert;
@@ -438,4 +438,34 @@ async fn a_rule_that_reads_what_was_not_ready_fails_and_keeps_its_state() {
     assert!(error.is_some_and(|why| why.contains("not ready")), "{error:?}");
     group.evaluate_if_ready(unix_now());
     assert_eq!(group.report().rules[0].health.last_error, None);
+}
+
+#[tokio::test]
+async fn an_alert_is_unknown_as_soon_as_its_receiver_sees_the_source_die() {
+    let rig = Rig::new();
+    rig.write(DEEP);
+    let lease = Arc::new(Lease::new(Duration::from_secs(60), unix_now()));
+    let report = || {
+        let resource = Attributes::from_iter([("service.name", "web")]);
+        let of = (resource, Attributes::default());
+        let point = point("depth", Data::Gauge, of, (0, wall_now()), Value::Double(9.0));
+        let mut session = rig.table.session(unix_now()).of_leased(Some(lease.clone()));
+        session.observe(&point);
+    };
+    report();
+    let rules = rig.extension_with("stale: unknown").unwrap();
+    let group = &rules.groups[0];
+    let is_unknown = || {
+        group.evaluate_if_ready(unix_now());
+        let all = group.report().rules[0].alerts.clone();
+        all.iter()
+            .any(|alert| alert.labels.get("state") == "unknown" && alert.state == AlertState::Firing)
+    };
+    assert!(!is_unknown());
+    lease.suspend();
+    // Its series come again.
+    report();
+    assert!(is_unknown(), "its last report is recent");
+    lease.touch(unix_now());
+    assert!(!is_unknown());
 }

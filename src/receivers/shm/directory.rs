@@ -194,14 +194,26 @@ impl Cells {
         }
         if self.is_alive {
             self.show_life(was_alive);
+        } else if !was_alive && changes.all && self.repeats.begun.is_some() && !self.due.is_empty() {
+            self.show_last_counts();
         }
         if self.retry.is_none_or(|at| now >= at) {
             self.add_repeats(now);
             self.retry = self.send(entry).err().map(|delay| now + delay);
         }
-        // Not before its last counts are sent.
-        if was_alive && !self.is_alive {
+        // Not before its last counts are sent: the pipelines may have refused them.
+        let is_sent = self.due.is_empty() && self.ended.is_empty();
+        if !self.is_alive && is_sent && !self.lease.is_dead() {
             self.lease.suspend();
+        }
+    }
+
+    /// A process has come, counted and gone between two looks. Composites take its counts from a living source only.
+    fn show_last_counts(&mut self) {
+        if self.lease.is_ended() {
+            self.lease = new_lease(self.term);
+        } else if self.lease.is_dead() {
+            self.lease.touch(unix_now());
         }
     }
 

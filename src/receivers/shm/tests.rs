@@ -558,6 +558,47 @@ fn the_last_counts_of_a_process_are_sent_before_its_lease_ends() {
 }
 
 #[test]
+fn a_directory_dies_after_the_pipelines_have_taken_its_last_counts() {
+    let mut scene = Scene::new("{}");
+    let store = scene.process("a", "llm");
+    count(&store, "a", 3);
+    scene.look();
+    let lease = scene.lease();
+    count(&store, "a", 4);
+    drop(store);
+    scene.sink.refuse(1);
+    scene.look();
+    assert_eq!(scene.sink.refusals_left(), 0);
+    assert!(!lease.is_dead());
+    let taker = Arc::new(LeaseTaker::default());
+    scene.directories.entry = Entry::new(Signal::Metrics, taker.clone(), Arc::default());
+    scene.look();
+    assert_eq!(*taker.0.lock(), [false]);
+    assert!(lease.is_dead());
+}
+
+#[test]
+fn a_process_that_no_look_has_seen_alive_counts_for_a_living_source() {
+    let mut scene = Scene::new("{}");
+    let store = scene.process("a", "llm");
+    count(&store, "a", 3);
+    scene.look();
+    drop(store);
+    scene.look();
+    let lease = scene.lease();
+    assert!(lease.is_dead());
+    let taker = Arc::new(LeaseTaker::default());
+    scene.directories.entry = Entry::new(Signal::Metrics, taker.clone(), Arc::default());
+    let short = scene.process("a", "llm");
+    count(&short, "a", 4);
+    drop(short);
+    // The merge of its file changes no count.
+    (0..3).for_each(|_| scene.look());
+    assert_eq!(*taker.0.lock(), [false]);
+    assert!(lease.is_dead());
+}
+
+#[test]
 fn unchanged_series_are_sent_again_at_an_interval_also_those_of_the_dead() {
     let mut scene = Scene::new("{refresh: 60s, grace_period: 0s}");
     let store = scene.process("a", "llm");

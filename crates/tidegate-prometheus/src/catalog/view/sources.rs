@@ -226,10 +226,11 @@ fn sources<'a>(
             key,
             seen: 0,
             lease: sender.lease,
-            is_dead: false,
+            is_dead: sender.is_dead,
         });
         known.seen = known.seen.max(entry.times.seen);
-        known.is_dead |= sender.is_dead;
+        // One of its resources lives.
+        known.is_dead &= sender.is_dead;
         if !failed.contains(&key) {
             known.seen = known.seen.max(sender.seen);
         }

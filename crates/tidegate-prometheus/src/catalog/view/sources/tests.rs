@@ -292,3 +292,26 @@ fn a_target_that_is_back_between_two_reads_is_missing_in_the_first() {
     let counts = levels.iter().map(|level| (level.reporting, level.expected));
     assert_eq!(counts.collect::<Vec<_>>(), [(1, 2)]);
 }
+
+#[test]
+fn a_target_of_two_resources_is_alive_while_one_of_them_is() {
+    let (view, shared) = view();
+    let table = table(&shared);
+    let leases = [(); 2].map(|()| Arc::new(Lease::new(Duration::from_secs(15), START)));
+    for (version, lease) in ["1", "2"].into_iter().zip(&leases) {
+        let resource = [("service.name", "llm"), ("service.version", version)];
+        let zone = [("zone", version)].into_iter().collect();
+        let of = (resource.into_iter().collect(), zone);
+        let point = point("waiting", Data::Gauge, of, (0, START), Value::Int(1));
+        let mut session = table.session(START).of_leased(Some(lease.clone()));
+        session.observe(&point);
+    }
+    let query = Query::parse("waiting").unwrap();
+    for (lease, reporting) in leases.iter().zip([1, 0]) {
+        lease.suspend();
+        view.refresh(START, &view.selections_with_sources(&query));
+        let levels = view.levels(&query, START);
+        let counts = levels.iter().map(|level| (level.reporting, level.expected));
+        assert_eq!(counts.collect::<Vec<_>>(), [(reporting, 1)]);
+    }
+}
