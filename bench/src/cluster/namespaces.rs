@@ -97,9 +97,12 @@ impl Disk {
         }
     }
 
-    /// Removes this file.
+    /// Removes this file. It may be gone already.
     pub(super) fn empty(&self) -> Result<(), BenchError> {
-        Ok(fs::remove_file(&self.filler)?)
+        match fs::remove_file(&self.filler) {
+            Err(error) if error.kind() != ErrorKind::NotFound => Err(error.into()),
+            _ => Ok(()),
+        }
     }
 }
 
