@@ -107,6 +107,9 @@ fn default_pattern() -> Result<String, tidegate_cells::Error> {
     Ok(glob::Pattern::escape(&directory.to_string_lossy()))
 }
 
+/// The pairs of directories with one resource that the log names.
+const MOST_PAIRS: usize = 5;
+
 /// All directories of a receiver.
 struct Directories {
     config: Arc<ShmConfig>,
@@ -258,7 +261,7 @@ impl Directories {
     /// Reports what makes values wrong or hides them.
     fn report_conflicts(&self) {
         let equal = self.equal_sources();
-        let notices = equal.iter().map(|(one, other)| {
+        let notices = equal.iter().take(MOST_PAIRS).map(|(one, other)| {
             format!(
                 "the directories {} and {} have the same resource, so they count as one source and their values replace \
                  each other. Give their programs different `service.name` or `service.instance.id`",
