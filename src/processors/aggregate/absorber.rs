@@ -12,7 +12,7 @@ use crate::component::{Flow, Ledger, Reason, unix_now};
 
 /// What is known of the points of a batch beside their contents.
 #[derive(Clone, Default)]
-pub(super) struct Origin {
+pub(super) struct PointOrigin {
     /// Whether they are contents of a table.
     pub(super) is_snapshot: bool,
     /// The lease of their source.
@@ -50,7 +50,7 @@ impl Absorber {
         &self,
         payload: &Payload,
         now: UnixNanos,
-        origin: Origin,
+        origin: PointOrigin,
         ledger: &Ledger,
         flow: &mut Flow,
     ) -> Option<Payload> {
@@ -71,7 +71,7 @@ impl Absorber {
                 }))
             }
             Payload::Points(points) => {
-                let Origin { is_snapshot, lease } = origin;
+                let PointOrigin { is_snapshot, lease } = origin;
                 let mut session = self.table.session(now).of_snapshot(is_snapshot).of_leased(lease);
                 let passes = |point: &Point| {
                     let outcome = session.observe(point);

@@ -26,7 +26,7 @@ use tokio::sync::oneshot;
 use tracing::{info, warn};
 
 use super::super::state_log::{NoSpace, OpenedIn, StateLog};
-use super::absorber::{Absorber, Origin};
+use super::absorber::{Absorber, PointOrigin};
 use crate::batch::{Batch, Encoded, Payload, Signal};
 use crate::component::{ComponentError, Context, Flow, Ledger, PushAnswer, Reason, Refused, unix_now};
 
@@ -99,7 +99,7 @@ impl Journal {
         let items = batch.items() - passes;
         let now = unix_now();
         let (state, payload) = (self.state.clone(), batch.payload.clone());
-        let origin = Origin {
+        let origin = PointOrigin {
             is_snapshot: false,
             lease: batch.lease.clone(),
         };
@@ -159,7 +159,7 @@ impl JournaledState {
     fn kept(
         &self,
         kept: Result<(), NotKept>,
-        (payload, origin): (&Payload, Origin),
+        (payload, origin): (&Payload, PointOrigin),
         now: UnixNanos,
         answer: Option<oneshot::Sender<PushAnswer>>,
     ) {
@@ -205,7 +205,7 @@ impl JournaledState {
             _ => return None,
         };
         let absorber = &self.absorber;
-        let origin = Origin::default();
+        let origin = PointOrigin::default();
         absorber.take(&payload, now, origin, &Ledger::default(), &mut Flow::default());
         source
             .into_iter()

@@ -18,7 +18,7 @@ use std::time::Instant;
 use async_trait::async_trait;
 use tidegate_engine::{Overflow, Pattern, Rule, Stats, Table};
 
-use self::absorber::{Absorber, Origin};
+use self::absorber::{Absorber, PointOrigin};
 use self::config::AggregateConfig;
 use self::journal::Journal;
 use super::emit::{Emitter, Ticker};
@@ -249,7 +249,7 @@ impl Consumer for Aggregate {
         let rest = match &self.journal {
             Some(journal) => journal.take(&batch, flow),
             None => self.with_absorber(|absorber| {
-                let origin = Origin {
+                let origin = PointOrigin {
                     is_snapshot: batch.snapshot_of.is_some(),
                     lease: batch.lease.clone(),
                 };

@@ -193,7 +193,7 @@ impl Cells {
             self.due.extend(changes.series);
         }
         if self.is_alive {
-            self.show_life(was_alive);
+            self.extend_lease(was_alive);
         } else if !was_alive && changes.all && self.repeats.begun.is_some() && !self.due.is_empty() {
             self.show_last_counts();
         }
@@ -218,7 +218,7 @@ impl Cells {
     }
 
     /// A process of the directory lives.
-    fn show_life(&mut self, was_alive: bool) {
+    fn extend_lease(&mut self, was_alive: bool) {
         if !was_alive {
             if self.lease.is_ended() {
                 self.lease = new_lease(self.term);
