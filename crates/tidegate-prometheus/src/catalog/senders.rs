@@ -75,12 +75,26 @@ pub enum Sight {
     Alive,
     /// It is dead. What the receiver repeats of it does not show that it lives.
     Dead,
+    /// It is dead, and its receiver does not expect it again.
+    Left,
+}
+
+impl Sight {
+    fn of(lease: &Lease) -> Self {
+        if lease.is_ended() {
+            Self::Left
+        } else if lease.is_dead() {
+            Self::Dead
+        } else {
+            Self::Alive
+        }
+    }
 }
 
 impl LastReport {
     /// Whether the resource is dead, as its receiver sees it.
     pub fn is_dead(&self) -> bool {
-        self.sight == Some(Sight::Dead)
+        matches!(self.sight, Some(Sight::Dead | Sight::Left))
     }
 }
 
@@ -231,11 +245,7 @@ impl Senders {
             Some(lease) => LastReport {
                 seen: lease.touched(),
                 lease: lease.term_ns(),
-                sight: Some(if lease.is_dead() {
-                    Sight::Dead
-                } else {
-                    Sight::Alive
-                }),
+                sight: Some(Sight::of(&lease)),
             },
             None => LastReport {
                 seen: sender.seen,

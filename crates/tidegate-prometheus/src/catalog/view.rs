@@ -256,7 +256,7 @@ impl View {
         let mut state = self.state();
         state.read = arrived;
         state.shared.forget_gone(pass.time);
-        state.forget_ended(&ups, pass.time);
+        state.forget_ended(&ups, pass);
         let history = &state.shared.history;
         let refused = history.refused() + state.shared.ended.refused();
         metrics::gauge!("tidegate_history_bytes").set(history.bytes() as f64);

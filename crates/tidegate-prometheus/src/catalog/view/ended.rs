@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 
-//! Levels that have ended, while they may be missing. A failed scrape ends all series of its target at once, and nothing else
-//! in the view shows what the target had.
+//! Levels that have ended, while they may be missing. A failed scrape ends all series of its target at once, and the end of the
+//! last process of a directory its live gauges. Nothing else in the view shows what such a source had.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
 use foldhash::fast::RandomState;
-use tidegate_engine::Key;
+use tidegate_engine::{Key, Resource};
 use tidegate_promql::{Labels, Millis, NAME, Selection};
 
 /// The most levels that are remembered. A reader walks through all of those that it asks for.
 const MANY: usize = 1 << 18;
 
-/// The time for which a level is remembered before its target is known to fail, in milliseconds. The end of a series and
+/// The time for which a level is remembered before its source is known to fail, in milliseconds. The end of a series and
 /// the report of the failure may come in two requests.
 const APART_MS: u64 = 10_000;
 
@@ -21,7 +21,7 @@ const APART_MS: u64 = 10_000;
 /// sampler looks each second.
 const UNATTENDED_MS: u64 = 60_000;
 
-/// The levels that have ended lately, and those whose targets fail.
+/// The levels that have ended lately, and those whose sources fail.
 #[derive(Default)]
 pub(super) struct EndedLevels {
     /// By the metric's full name.
@@ -35,10 +35,12 @@ pub(super) struct EndedLevels {
     attended: Option<Millis>,
 }
 
-struct EndedLevel {
+/// A level that has ended.
+pub(super) struct EndedLevel {
     /// The key of its source.
-    source: Key,
-    since: Millis,
+    pub(super) source: Key,
+    pub(super) resource: Arc<Resource>,
+    pub(super) since: Millis,
 }
 
 /// The bytes of a level: its entry, and its labels as if no other series had their values.
@@ -69,7 +71,8 @@ impl EndedLevels {
     }
 
     /// Remembers a level, if all of them then take at most so many bytes.
-    pub(super) fn add(&mut self, labels: Labels, source: Key, since: Millis, most_bytes: usize) {
+    pub(super) fn add(&mut self, labels: Labels, level: EndedLevel, most_bytes: usize) {
+        let since = level.since;
         let attended = *self.attended.get_or_insert(since);
         if since.abs_diff(attended) > UNATTENDED_MS {
             // A gateway without a sampler would keep them for good.
@@ -83,30 +86,32 @@ impl EndedLevels {
         }
         let name: Arc<str> = labels.get(NAME).into();
         let of_name = self.by_name.entry(name).or_default();
-        let known = of_name.insert(labels, EndedLevel { source, since });
+        let known = of_name.insert(labels, level);
         if known.is_none() {
             self.len += 1;
             self.bytes += bytes;
         }
     }
 
-    /// The levels that a selection accepts, with the keys of their sources.
-    pub(super) fn of<'a>(&'a self, selection: &'a Selection) -> impl Iterator<Item = (&'a Labels, Key)> {
+    /// The levels that a selection accepts.
+    pub(super) fn of<'a>(
+        &'a self,
+        selection: &'a Selection,
+    ) -> impl Iterator<Item = (&'a Labels, &'a EndedLevel)> {
         let (named, all) = match selection.name() {
             Some(name) => (self.by_name.get(name), None),
             None => (None, Some(self.by_name.values())),
         };
         let all = named.into_iter().chain(all.into_iter().flatten()).flatten();
         all.filter(|(labels, _)| selection.accepts(labels))
-            .map(|(labels, ended)| (labels, ended.source))
     }
 
     /// Forgets the levels that have ended some time ago and whose sources do not fail.
-    pub(super) fn forget(&mut self, now: Millis, fails: impl Fn(&Key) -> bool) {
+    pub(super) fn forget(&mut self, now: Millis, mut fails: impl FnMut(&EndedLevel) -> bool) {
         let mut gone = 0;
         self.by_name.retain(|_, of_name| {
             of_name.retain(|labels, ended| {
-                let stays = now.abs_diff(ended.since) <= APART_MS || fails(&ended.source);
+                let stays = now.abs_diff(ended.since) <= APART_MS || fails(ended);
                 gone += if stays { 0 } else { weigh(labels) };
                 stays
             });
@@ -129,16 +134,24 @@ mod tests {
             .collect()
     }
 
+    fn level(source: Key, since: Millis) -> EndedLevel {
+        EndedLevel {
+            source,
+            resource: Arc::default(),
+            since,
+        }
+    }
+
     #[test]
     fn levels_that_nobody_looks_at_are_forgotten() {
         let (mut ended, source) = (EndedLevels::default(), Key::of_value(&1));
-        ended.add(labels(1), source, 1_000, usize::MAX);
-        ended.add(labels(2), source, 1_000 + 60_000, usize::MAX);
+        ended.add(labels(1), level(source, 1_000), usize::MAX);
+        ended.add(labels(2), level(source, 1_000 + 60_000), usize::MAX);
         assert_eq!(ended.len, 2);
-        ended.add(labels(3), source, 1_000 + 60_001, usize::MAX);
+        ended.add(labels(3), level(source, 1_000 + 60_001), usize::MAX);
         assert_eq!((ended.len, ended.by_name.len(), ended.bytes), (0, 0, 0));
         assert!(ended.attend(70_000));
-        ended.add(labels(4), source, 71_000, usize::MAX);
+        ended.add(labels(4), level(source, 71_000), usize::MAX);
         assert!(!ended.attend(72_000));
     }
 
@@ -149,11 +162,11 @@ mod tests {
         let one = weigh(&labels(1));
         for instance in 1..=4 {
             let source = if instance % 2 == 0 { fails } else { works };
-            ended.add(labels(instance), source, 1_000, 3 * one);
+            ended.add(labels(instance), level(source, 1_000), 3 * one);
         }
-        ended.add(labels(1), works, 2_000, usize::MAX);
+        ended.add(labels(1), level(works, 2_000), usize::MAX);
         assert_eq!((ended.len, ended.bytes(), ended.refused()), (3, 3 * one, 1));
-        ended.forget(20_000, |source| *source == fails);
+        ended.forget(20_000, |ended| ended.source == fails);
         assert_eq!((ended.len, ended.bytes()), (1, one));
         ended.forget(20_000, |_| false);
         assert_eq!((ended.len, ended.bytes()), (0, 0));

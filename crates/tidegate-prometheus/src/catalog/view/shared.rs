@@ -9,7 +9,7 @@ use tidegate_engine::Key as Whose;
 use tidegate_promql::{History, HistoryLimits, Labels, Millis, NAME, SeriesId};
 
 use super::super::{Contests, KeyMap};
-use super::ended::EndedLevels;
+use super::ended::{EndedLevel, EndedLevels};
 use super::entry::{Key, Number, Past, SeriesEntry};
 use super::interner::StringInterner;
 
@@ -98,14 +98,14 @@ impl SharedState {
 
     /// Remembers a level that has ended. All of them take at most a quarter of the memory of the past, and samples make room
     /// for them: without them, a reader would not learn that a value is incomplete.
-    pub(super) fn add_ended(&mut self, labels: Labels, source: Whose, now: Millis) {
+    pub(super) fn add_ended(&mut self, labels: Labels, level: EndedLevel) {
         let most_bytes = self.history.limits().max_bytes / 4;
-        self.ended.add(labels, source, now, most_bytes);
+        self.ended.add(labels, level, most_bytes);
         self.history.share(self.ended.bytes());
     }
 
     /// See [`EndedLevels::forget`].
-    pub(super) fn forget_ended(&mut self, now: Millis, fails: impl Fn(&Whose) -> bool) {
+    pub(super) fn forget_ended(&mut self, now: Millis, fails: impl FnMut(&EndedLevel) -> bool) {
         self.ended.forget(now, fails);
         self.history.share(self.ended.bytes());
     }

@@ -5,25 +5,31 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
-use tidegate_engine::{Data, Key, Resource, UnixNanos, clock};
+use tidegate_engine::{Data, Key, Resource, UnixNanos};
 use tidegate_promql::{Labels, Millis, NAME, Query, Selection};
 
+use super::ended::EndedLevel;
 use super::entry::{Number, SeriesEntry, ViewPass};
 use super::shared::SharedState;
 use super::state::ViewState;
-use super::{View, max_past_bytes_within, millis};
+use super::{View, max_past_bytes_within};
+use crate::catalog::senders::Sight;
 use crate::labels::{instance, job};
 use tidegate_pipeline::component::{Evaluation, SelectedSource};
 
 /// The gauge that a scrape says its success by: 0 after a failed one.
 const UP: &str = "up";
 
+/// A source that its receiver sees dead is missing for so long, in nanoseconds. Composites expect it for the same time.
+const MISSING_NS: u64 = 600_000_000_000;
+
 /// The gauges of one name that a selector accepts, as a whole. A composite's are not among them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Level {
     /// The query name of the metric.
     pub name: String,
-    /// The number of its sources, with the targets that had one of the gauges until a scrape failed.
+    /// The number of its sources, with the targets that had one of the gauges until a scrape failed, and with the sources
+    /// that had one until their receiver saw them die.
     pub expected: usize,
     /// The number of sources that report in time.
     pub reporting: usize,
@@ -45,8 +51,8 @@ impl View {
         levels.collect()
     }
 
-    /// The selected levels that are incomplete because scrapes of their targets fail. Without such levels, it reads no
-    /// series.
+    /// The selected levels that are incomplete because scrapes of their targets fail, or because sources are dead. Without
+    /// such levels, it reads no series.
     pub fn levels_of_failed(&self, query: &Query, now: UnixNanos) -> Vec<Level> {
         let selections = query.selections();
         let has_ended = self.state().has_ended(&selections);
@@ -60,7 +66,7 @@ impl View {
         let failed = state.failed(&ups);
         let mut incomplete = Vec::new();
         for selection in &selections {
-            if state.lost(selection, &failed).next().is_some() {
+            if state.lost(selection, &failed, pass).next().is_some() {
                 incomplete.extend(state.levels(selection, &failed, pass));
             }
         }
@@ -68,19 +74,19 @@ impl View {
         incomplete
     }
 
-    /// Forgets the ended levels of targets whose scrapes succeed, where no past is kept.
+    /// Forgets the ended levels of sources that report, where no past is kept.
     pub(super) fn attend_ended(&self, now: UnixNanos) {
-        let time = millis(clock::wall(now));
+        let pass = self.pass(now, false);
         if !self.has_past() {
             // The limit may have changed.
             self.bound_past(max_past_bytes_within(self.memory.limit()));
         }
-        if self.state().shared.ended.attend(time) {
+        if self.state().shared.ended.attend(pass.time) {
             return;
         }
         self.refresh(now, &self.selections_of_ups());
         let ups = self.names_of_ups();
-        self.state().forget_ended(&ups, time);
+        self.state().forget_ended(&ups, pass);
     }
 
     /// The names of the gauge that a scrape says its success by.
@@ -88,7 +94,8 @@ impl View {
         self.names_of_gauge(UP)
     }
 
-    /// The sources of the series that the query selects, and the scrape targets whose last scrape failed. Ask for
+    /// The sources of the series that the query selects, the scrape targets whose last scrape failed, and the dead sources
+    /// that had selected levels. Ask for
     /// [`View::selections_with_sources`] before.
     pub fn sources_of(&self, query: &Query, now: UnixNanos) -> Evaluation {
         let mut evaluation = Evaluation::default();
@@ -106,6 +113,15 @@ impl View {
         evaluation.sources = sources(live, &HashSet::new(), pass);
         evaluation.failed = state.failed(&ups);
         evaluation.failed.extend(failed_before);
+        let living = evaluation.sources.iter().filter(|source| !source.is_dead);
+        let living: HashSet<Key> = living.map(|source| source.key).collect();
+        let none = HashSet::new();
+        for selection in &selections {
+            let dead = state.lost(selection, &none, pass).map(|(_, source)| source);
+            evaluation
+                .failed
+                .extend(dead.filter(|source| !living.contains(source)));
+        }
     }
 
     /// Reads the state of all targets again if selected levels have ended, and gives the targets that failed before that. A
@@ -136,13 +152,13 @@ impl View {
 }
 
 impl ViewState {
-    /// Whether levels that these selections accept have ended lately, or because scrapes of their targets fail.
+    /// Whether levels that these selections accept have ended lately, or because their sources fail.
     fn has_ended(&self, selections: &[Selection]) -> bool {
         let mut selections = selections.iter();
         selections.any(|selection| self.shared.ended.of(selection).next().is_some())
     }
 
-    /// The levels that a selection accepts, with the targets that have lost theirs.
+    /// The levels that a selection accepts, with the sources that have lost theirs.
     fn levels(&self, selection: &Selection, failed: &HashSet<Key>, pass: ViewPass<'_>) -> Vec<Level> {
         let mut by_name: BTreeMap<&str, Vec<(&SeriesEntry, &Number)>> = BTreeMap::new();
         let levels = self.live(selection).filter(|(entry, _)| entry.is_level());
@@ -151,7 +167,7 @@ impl ViewState {
             of_name.push((entry, number));
         });
         let mut lost: HashMap<&str, HashSet<Key>> = HashMap::new();
-        for (name, source) in self.lost(selection, failed) {
+        for (name, source) in self.lost(selection, failed, pass) {
             by_name.entry(name).or_default();
             lost.entry(name).or_default().insert(source);
         }
@@ -173,26 +189,31 @@ impl ViewState {
         levels.filter(|level| level.expected > 0).collect()
     }
 
-    /// The ended levels that a selection accepts and whose targets fail: their names and sources.
+    /// The ended levels that a selection accepts and whose sources fail: their names and sources.
     fn lost<'a>(
         &'a self,
         selection: &'a Selection,
         failed: &'a HashSet<Key>,
+        pass: ViewPass<'a>,
     ) -> impl Iterator<Item = (&'a str, Key)> {
+        let mut dead = DeadResources::new(pass);
         let ended = self.shared.ended.of(selection);
         ended
-            .filter(|(_, source)| failed.contains(source))
-            .map(|(labels, source)| (labels.get(NAME), source))
+            .filter(move |(_, ended)| failed.contains(&ended.source) || dead.has(ended))
+            .map(|(labels, ended)| (labels.get(NAME), ended.source))
     }
 
-    /// Forgets the ended levels of targets whose scrapes succeed, and of those that have left discovery. `ups`: how their
-    /// gauge is called.
-    pub(super) fn forget_ended(&mut self, ups: &[String], now: Millis) {
-        if self.shared.ended.attend(now) {
+    /// Forgets the ended levels of sources that report, and of those that have left: targets by discovery, and dead sources
+    /// after some time. `ups`: how the gauge of targets is called.
+    pub(super) fn forget_ended(&mut self, ups: &[String], pass: ViewPass<'_>) {
+        if self.shared.ended.attend(pass.time) {
             return;
         }
         let failed = self.failed(ups);
-        self.shared.forget_ended(now, |source| failed.contains(source));
+        let mut dead = DeadResources::new(pass);
+        self.shared.forget_ended(pass.time, |ended| {
+            failed.contains(&ended.source) || dead.has(ended)
+        });
     }
 
     /// The targets whose last scrape failed. `ups`: how their gauge is called.
@@ -238,6 +259,31 @@ fn sources<'a>(
     sources.into_values().collect()
 }
 
+/// The resources that their receivers see dead, and that are still expected.
+struct DeadResources<'a> {
+    pass: ViewPass<'a>,
+    known: HashMap<*const Resource, bool>,
+}
+
+impl<'a> DeadResources<'a> {
+    fn new(pass: ViewPass<'a>) -> Self {
+        Self {
+            pass,
+            known: HashMap::new(),
+        }
+    }
+
+    /// Whether the resource of a level is one of them.
+    fn has(&mut self, ended: &EndedLevel) -> bool {
+        let known = self.known.entry(Arc::as_ptr(&ended.resource));
+        *known.or_insert_with(|| {
+            let last = self.pass.senders.last_report(&ended.resource);
+            let is_recent = self.pass.now.saturating_sub(last.seen) <= MISSING_NS;
+            last.sight == Some(Sight::Dead) && is_recent
+        })
+    }
+}
+
 /// The state of a resource.
 struct ResourceState {
     /// The last report; 0: a rule makes it, and only its series show its state.
@@ -268,14 +314,19 @@ impl SeriesEntry {
         self.place.is_some() || !self.series.resource.attributes.is_empty()
     }
 
-    /// Notes that its values end: if they are levels, the scrapes of their target may fail from now on.
+    /// Notes that its values end: if they are levels, their source may fail from now on.
     pub(super) fn note_end(&self, now: Millis, shared: &mut SharedState) {
         if self.place.is_none() || !self.is_level() {
             return;
         }
         for number in &self.numbers {
             let source = key(&number.labels, &self.series.resource);
-            shared.add_ended(number.labels.clone(), source, now);
+            let level = EndedLevel {
+                source,
+                resource: self.series.resource.clone(),
+                since: now,
+            };
+            shared.add_ended(number.labels.clone(), level);
         }
     }
 

@@ -315,3 +315,53 @@ fn a_target_of_two_resources_is_alive_while_one_of_them_is() {
         assert_eq!(counts.collect::<Vec<_>>(), [(reporting, 1)]);
     }
 }
+
+/// A directory of cells reports a gauge; `None`: the gauge ends.
+fn report(table: &Table, directory: &[(&str, &str)], lease: &Arc<Lease>, value: Option<i64>, now: UnixNanos) {
+    let of = (directory.iter().copied().collect(), Attributes::default());
+    let value = value.map_or(Value::NoRecordedValue, Value::Int);
+    let point = point("waiting", Data::Gauge, of, (0, now), value);
+    let mut session = table.session(now).of_leased(Some(lease.clone()));
+    session.observe(&point);
+}
+
+#[test]
+fn the_gauge_of_a_dead_source_is_missing_until_it_returns_or_leaves() {
+    let (view, shared) = view();
+    let table = table(&shared);
+    let term = Duration::from_secs(15);
+    let leases = [(); 2].map(|()| Arc::new(Lease::new(term, START)));
+    let [of_a, of_b] = &leases;
+    report(&table, &A, of_a, Some(5), START);
+    report(&table, &B, of_b, Some(7), START);
+    assert_eq!(counts(&view, "waiting", START), of_waiting(2, 2));
+    let mut now = START + SECOND;
+    of_b.touch(now);
+    report(&table, &A, of_a, None, now);
+    of_a.suspend();
+    assert_eq!(counts(&view, "waiting", now), of_waiting(1, 2));
+    let query = Query::parse("sum(waiting) or vector(0)").unwrap();
+    let evaluation = view.sources_of(&query, now);
+    assert_eq!((evaluation.sources.len(), evaluation.failed.len()), (1, 1));
+    now += 60 * SECOND;
+    of_b.touch(now);
+    record(&view, now);
+    assert_eq!(counts(&view, "waiting", now), of_waiting(1, 2), "a minute later");
+    report(&table, &B, of_b, None, now);
+    of_b.suspend();
+    assert_eq!(counts(&view, "waiting", now), of_waiting(0, 2));
+    of_a.touch(now);
+    report(&table, &A, of_a, Some(6), now);
+    assert_eq!(counts(&view, "waiting", now), of_waiting(1, 2), "one is back");
+    of_b.end();
+    assert_eq!(
+        counts(&view, "waiting", now),
+        of_waiting(1, 1),
+        "the other one has left"
+    );
+    report(&table, &A, of_a, None, now + SECOND);
+    of_a.suspend();
+    now += 601 * SECOND;
+    record(&view, now);
+    assert_eq!(counts(&view, "waiting", now), [], "nobody expects it any more");
+}
