@@ -19,6 +19,7 @@ use super::starts::{Start, Starts};
 use crate::batch::{Batch, Points};
 use crate::component::{Entry, unix_now, wall_now};
 use crate::receivers::kept::{self, Kept};
+use crate::receivers::pods;
 
 /// A refused push is tried again after this at the earliest; the cells keep the values meanwhile.
 const REFUSED_RETRY: Duration = Duration::from_millis(20);
@@ -41,6 +42,8 @@ pub(super) struct Cells {
     lease: Arc<Lease>,
     term: Duration,
     is_alive: bool,
+    /// Whether its path shows the pod that owns it.
+    is_of_pod: bool,
     repeats: Repeats,
     /// By the numbers of families and series in what the follower has merged.
     known: Vec<Vec<KnownSeries>>,
@@ -133,6 +136,7 @@ impl Cells {
             lease,
             term,
             is_alive: false,
+            is_of_pod: !pods::attributes_of(path).is_empty(),
             repeats: Repeats {
                 interval: config.refresh,
                 begun: None,
@@ -251,6 +255,11 @@ impl Cells {
             next,
         } = &mut self.repeats;
         let begun = begun.get_or_insert(now);
+        if !self.is_alive && self.is_of_pod {
+            // The pod may have been deleted. `k8sattributes` would then give its series other identities, whose totals count again.
+            (*begun, *next) = (now, None);
+            return;
+        }
         let mut rest = None;
         if now.saturating_duration_since(*begun) >= *interval {
             *begun = now;

@@ -644,6 +644,26 @@ fn a_look_repeats_a_bounded_number_of_series() {
 }
 
 #[test]
+fn a_dead_pod_is_not_repeated_until_it_lives_again() {
+    const POD: &str = "0f4b8a52-3c1d-4e6f-9a7b-0123456789ab";
+    let mut scene = Scene::new("{refresh: 10s, fold: false}");
+    let store = scene.process(POD, "llm");
+    count(&store, "a", 3);
+    (0..6).for_each(|_| scene.look());
+    assert_eq!(scene.sent("requests").len(), 2, "it is repeated while it lives");
+    drop(store);
+    (0..12).for_each(|_| scene.look());
+    assert_eq!(scene.sent("requests").len(), 2);
+    let again = scene.process(POD, "llm");
+    scene.look();
+    assert_eq!(scene.sent("requests").len(), 3);
+    count(&again, "a", 1);
+    drop(again);
+    scene.look();
+    assert_eq!(scene.sent("requests").last(), Some(&Value::Int(4)));
+}
+
+#[test]
 fn a_round_ends_when_the_next_one_begins() {
     let mut scene = Scene::new("{refresh: 2s}");
     let store = scene.process("a", "llm");
