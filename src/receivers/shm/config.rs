@@ -54,7 +54,7 @@ impl ShmConfig {
         }
         if self.refresh >= REFRESH_LIMIT {
             cx.at(at.child("refresh"))
-                .error("must be below 10m: composites forget series without data, and exporters of deltas count their totals again");
+                .error("must be below 10m, after which composites forget a series without data");
         }
         for (key, limit) in [
             ("max_processes", self.max_processes),

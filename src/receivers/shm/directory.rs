@@ -256,7 +256,7 @@ impl Cells {
         } = &mut self.repeats;
         let begun = begun.get_or_insert(now);
         if !self.is_alive && self.is_of_pod {
-            // The pod may have been deleted. `k8sattributes` would then give its series other identities, whose totals count again.
+            // The pod may have been deleted. `k8sattributes` would give its series other identities, whose totals count again.
             (*begun, *next) = (now, None);
             return;
         }
