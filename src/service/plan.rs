@@ -5,6 +5,8 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::time::{Duration, SystemTime};
 
+use tidegate_engine::Limits;
+
 use crate::batch::Signal;
 use crate::component::graph_metrics::GraphMetrics;
 use crate::component::overview::{Overview, PipelineOverview};
@@ -213,7 +215,8 @@ impl Plan {
             let of_cells = pipeline.receivers.iter().filter_map(|id| self.receivers.get(id));
             let of_cells = of_cells.filter(|planned| planned.factory.kind == receivers::shm::FACTORY.kind);
             let refresh = of_cells
-                .map(|planned| planned.settings.get::<ShmConfig>().refresh)
+                .map(|planned| planned.settings.get::<ShmConfig>())
+                .map(|config| config.refresh.max(config.poll_interval))
                 .max();
             let Some(refresh) = refresh else {
                 continue;
@@ -235,19 +238,30 @@ impl Plan {
                 }
             }
             for id in pipeline.exporters.iter().filter(|_| aggregates.is_empty()) {
-                let pages = self.exporters.get(id);
-                let Some(page) =
-                    pages.filter(|planned| planned.factory.kind == exporters::prometheus::FACTORY.kind)
-                else {
+                let Some(planned) = self.exporters.get(id) else {
                     continue;
                 };
-                let config = page.settings.get::<PrometheusExporterConfig>();
-                if config.metric_expiration < least && warned.insert(id) {
-                    cx.at(page.options.child("metric_expiration"))
-                        .help(format!("set `metric_expiration` to at least {least:?}"))
-                        .warning(format!(
-                            "`shm` sends unchanged series every {refresh:?}: the exporter may drop them before"
-                        ));
+                let of_kind = |factory: &ExporterFactory| planned.factory.kind == factory.kind;
+                let (expiry, help) = if of_kind(&exporters::prometheus::FACTORY) {
+                    let config = planned.settings.get::<PrometheusExporterConfig>();
+                    let help = format!("set `metric_expiration` to at least {least:?}");
+                    (config.metric_expiration, help)
+                } else if of_kind(&exporters::partials::FACTORY) {
+                    let expiry = Limits::default().expiry;
+                    (
+                        expiry,
+                        format!("set `refresh` of `shm` to at most {:?}", expiry / 2),
+                    )
+                } else {
+                    continue;
+                };
+                if expiry < least && warned.insert(id) {
+                    let message = format!(
+                        "`shm` sends unchanged series every {refresh:?}: the exporter may drop them before"
+                    );
+                    cx.at(planned.options.child("metric_expiration"))
+                        .help(help)
+                        .warning(message);
                 }
             }
         }
@@ -350,9 +364,44 @@ service: {{pipelines: {{metrics: {{receivers: [shm], processors: [{processors}],
         };
         assert_eq!(warnings("60s", "", "2m"), [0, 0]);
         assert_eq!(warnings("60s", "", "119s"), [1, 0]);
-        assert_eq!(warnings("10m", "", "5m"), [1, 0]);
-        assert_eq!(warnings("10m", "aggregate", "5m"), [0, 1]);
+        assert_eq!(warnings("9m", "", "5m"), [1, 0]);
+        assert_eq!(warnings("9m", "aggregate", "5m"), [0, 1]);
         assert_eq!(warnings("2m", "aggregate", "1m"), [0, 0]);
+        assert_eq!(warnings("1m, poll_interval: 2m", "", "3m"), [1, 0]);
+    }
+
+    #[test]
+    fn pages_for_replicas_need_cells_before_their_levels_expire() {
+        let warnings = |refresh: &str| {
+            let yaml = format!(
+                "yaml:
+receivers: {{shm: {{refresh: {refresh}}}}}
+exporters: {{partials: {{cluster: cluster}}}}
+service: {{pipelines: {{metrics: {{receivers: [shm], exporters: [partials]}}}}}}"
+            );
+            let checked = load::check_loader(Loader::default().config(&yaml));
+            checked
+                .problems
+                .to_string()
+                .matches("may drop them before")
+                .count()
+        };
+        assert_eq!((warnings("150s"), warnings("151s")), (0, 1));
+    }
+
+    #[test]
+    fn cells_are_sent_again_before_components_forget_them() {
+        let is_refused = |refresh: &str| {
+            let yaml = format!(
+                "yaml:
+receivers: {{shm: {{refresh: {refresh}}}}}
+exporters: {{nop: {{}}}}
+service: {{pipelines: {{metrics: {{receivers: [shm], exporters: [nop]}}}}}}"
+            );
+            let checked = load::check_loader(Loader::default().config(&yaml));
+            checked.problems.to_string().contains("must be below 10m")
+        };
+        assert!(!is_refused("599s") && is_refused("10m"));
     }
 
     #[test]

@@ -22,7 +22,7 @@ crate::options! {
         /// Interval at which the receiver lists directories and looks for dead processes.
         pub scan_interval: Duration = Duration::from_secs(1),
         /// Interval at which the receiver sends all series again, also those that did not change. Exporters drop series that
-        /// they do not receive: let their `metric_expiration` be at least twice as long.
+        /// they do not receive: let their `metric_expiration` be at least twice as long. Below 10m.
         pub refresh: Duration = Duration::from_secs(60),
         /// Whether the receiver merges the counts of dead processes into one file and removes their files. It
         /// needs write permission.
@@ -37,6 +37,10 @@ crate::options! {
     check = ShmConfig::check
 }
 
+/// After this time without data, composites forget a series. Exporters of deltas forget it after an hour, and would then
+/// count its total again.
+const REFRESH_LIMIT: Duration = Duration::from_mins(10);
+
 impl ShmConfig {
     fn check(&self, at: &Node, cx: &mut Problems) {
         for (key, interval) in [
@@ -47,6 +51,10 @@ impl ShmConfig {
             if interval < MIN_POLL {
                 cx.at(at.child(key)).error("must be at least 1ms");
             }
+        }
+        if self.refresh >= REFRESH_LIMIT {
+            cx.at(at.child("refresh"))
+                .error("must be below 10m, after which composites forget a series without data");
         }
         for (key, limit) in [
             ("max_processes", self.max_processes),

@@ -19,6 +19,7 @@ use super::starts::{Start, Starts};
 use crate::batch::{Batch, Points};
 use crate::component::{Entry, unix_now, wall_now};
 use crate::receivers::kept::{self, Kept};
+use crate::receivers::pods;
 
 /// A refused push is tried again after this at the earliest; the cells keep the values meanwhile.
 const REFUSED_RETRY: Duration = Duration::from_millis(20);
@@ -41,6 +42,8 @@ pub(super) struct Cells {
     lease: Arc<Lease>,
     term: Duration,
     is_alive: bool,
+    /// Whether its path shows the pod that owns it.
+    is_of_pod: bool,
     repeats: Repeats,
     /// By the numbers of families and series in what the follower has merged.
     known: Vec<Vec<KnownSeries>>,
@@ -74,6 +77,8 @@ struct Repeats {
 struct KnownSeries {
     series: Arc<Series>,
     sent: Option<Cell>,
+    /// Whether it was due when the numbers of the series changed.
+    was_due: bool,
     /// A series of an earlier family has the same identity, so this one is not sent.
     is_hidden: bool,
 }
@@ -131,6 +136,7 @@ impl Cells {
             lease,
             term,
             is_alive: false,
+            is_of_pod: !pods::attributes_of(path).is_empty(),
             repeats: Repeats {
                 interval: config.refresh,
                 begun: None,
@@ -186,15 +192,16 @@ impl Cells {
         let changes = self.follower.look_within(&mut |bytes| kept.take(bytes, now));
         self.report(changes.problems);
         let was_alive = self.is_alive;
+        let mut has_news = false;
         if changes.all {
             self.is_alive = self.follower.processes().iter().any(|process| process.alive);
-            self.match_series();
+            has_news = self.match_series();
         } else {
             self.due.extend(changes.series);
         }
         if self.is_alive {
             self.extend_lease(was_alive);
-        } else if !was_alive && changes.all && self.repeats.begun.is_some() && !self.due.is_empty() {
+        } else if !was_alive && has_news && self.repeats.begun.is_some() {
             self.show_last_counts();
         }
         if self.retry.is_none_or(|at| now >= at) {
@@ -239,7 +246,8 @@ impl Cells {
         }
     }
 
-    /// Makes further series due that did not change: at most a push of them.
+    /// Makes further series due that did not change: at most a push of them. If looks are so rare that a round has not ended
+    /// when the next one begins, the rest of it is due too.
     fn add_repeats(&mut self, now: Instant) {
         let Repeats {
             interval,
@@ -247,23 +255,51 @@ impl Cells {
             next,
         } = &mut self.repeats;
         let begun = begun.get_or_insert(now);
+        if !self.is_alive && self.is_of_pod {
+            // The pod may have been deleted. `k8sattributes` would give its series other identities, whose totals count again.
+            (*begun, *next) = (now, None);
+            return;
+        }
+        let mut rest = None;
         if now.saturating_duration_since(*begun) >= *interval {
             *begun = now;
-            *next = Some((0, 0));
+            rest = next.replace((0, 0));
         }
-        let Some((mut family, mut series)) = next.take() else {
-            return;
-        };
-        let mut room = PUSH_POINTS;
+        let first = next.take();
+        if let Some(rest) = rest {
+            self.add_due(rest, usize::MAX);
+        }
+        if let Some(first) = first {
+            self.repeats.next = self.add_due(first, PUSH_POINTS);
+        }
+    }
+
+    /// Makes series due, from this one on, and returns the next one. `None`: these were the last.
+    fn add_due(
+        &mut self,
+        (mut family, mut series): (usize, usize),
+        mut room: usize,
+    ) -> Option<(usize, usize)> {
         while let Some(known) = self.known.get(family) {
-            let end = known.len().min(series + room);
+            let end = known.len().min(series.saturating_add(room));
             self.due.extend((series..end).map(|series| (family, series)));
             room -= end.saturating_sub(series);
             if room == 0 {
-                *next = Some((family, end));
-                return;
+                return Some((family, end));
             }
             (family, series) = (family + 1, 0);
+        }
+        None
+    }
+
+    /// Notes in the series that they are due, because their numbers change. Those that the round has not reached are due too.
+    fn note_due(&mut self) {
+        if let Some(next) = self.repeats.next.take() {
+            self.add_due(next, usize::MAX);
+        }
+        for (family, series) in std::mem::take(&mut self.due) {
+            let known = self.known.get_mut(family).and_then(|all| all.get_mut(series));
+            known.into_iter().for_each(|known| known.was_due = true);
         }
     }
 
@@ -321,8 +357,8 @@ impl Cells {
         self.problems = found;
     }
 
-    /// Finds the series of what is merged now among those that are known.
-    fn match_series(&mut self) {
+    /// Finds the series of what is merged now among those that are known. Returns whether a value is not the one that was sent.
+    fn match_series(&mut self) -> bool {
         let found = || self.follower.start_ns(wall_now());
         if let Some(start) = self.start.get().copied().or_else(found) {
             // The first one stays, whatever files come later: with another one, an `aggregate` counts the totals again.
@@ -330,42 +366,46 @@ impl Cells {
             self.follower.keep_start(start);
         }
         let resource = series::resource(&self.path, self.follower.resource());
+        self.note_due();
         let is_same_resource = |known: &KnownSeries| known.series.resource.attributes == resource.attributes;
         let mut before: HashMap<_, KnownSeries> = HashMap::new();
         let known = std::mem::take(&mut self.known).into_iter().flatten();
         for known in known.filter(|known| !known.is_hidden) {
             if is_same_resource(&known) {
-                _ = before.insert(key(&known.series), known);
+                _ = before.insert(series::key(&known.series), known);
             } else {
                 self.ended.push(known.series);
             }
         }
-        self.due.clear();
         self.conflicts = series::conflicts(&self.follower.merged().families);
         // Equal series can only be those of families with one name.
         let mut shown = HashSet::new();
-        let mut bytes = 0;
+        let (mut bytes, mut has_news) = (0, false);
         for (family_at, family) in self.follower.merged().families.iter().enumerate() {
             let metric = series::metric(&family.spec);
             let is_contested = self.conflicts.contains_key(&family.spec.name);
             let mut all = Vec::with_capacity(family.series.len());
             for (series_at, found) in family.series.iter().enumerate() {
                 let series = series::series(&resource, &metric, &found.labels);
-                let is_hidden = is_contested && !shown.insert(key(&series));
+                let is_hidden = is_contested && !shown.insert(series::key(&series));
                 let before = if is_hidden {
                     None
                 } else {
-                    before.remove(&key(&series))
+                    before.remove(&series::key(&series))
                 };
+                let was_due = before.as_ref().is_some_and(|before| before.was_due);
                 let (series, sent) = before.map_or((series, None), |before| (before.series, before.sent));
                 let known = KnownSeries {
                     series,
                     sent,
+                    was_due: false,
                     is_hidden,
                 };
-                if !is_hidden && known.sent.as_ref() != Some(&found.value) {
+                let is_new = !is_hidden && known.sent.as_ref() != Some(&found.value);
+                if is_new || was_due {
                     self.due.insert((family_at, series_at));
                 }
+                has_news |= is_new;
                 bytes += series::bytes(&known.series, &family.spec.kind);
                 all.push(known);
             }
@@ -373,6 +413,7 @@ impl Cells {
         }
         self.of_series = bytes;
         self.ended.extend(before.into_values().map(|known| known.series));
+        has_news
     }
 
     /// `Err` is the time to wait: due points stay due.
@@ -434,30 +475,8 @@ fn new_lease(term: Duration) -> Arc<Lease> {
     Arc::new(Lease::new(term, unix_now()))
 }
 
-/// The key that identifies a series within a resource.
-fn key(series: &Arc<Series>) -> SeriesKey {
-    SeriesKey(series.clone())
-}
-
-struct SeriesKey(Arc<Series>);
-
-impl PartialEq for SeriesKey {
-    fn eq(&self, other: &Self) -> bool {
-        self.0.metric == other.0.metric && self.0.attributes == other.0.attributes
-    }
-}
-
-impl Eq for SeriesKey {}
-
-impl std::hash::Hash for SeriesKey {
-    fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
-        self.0.metric.name.hash(state);
-        self.0.attributes.hash(state);
-    }
-}
-
-/// `Err` is the time to wait. The entry counts points that are refused permanently, and the receiver does not offer
-/// them again.
+/// `Err` is the time to wait. The entry counts points that are refused permanently. The receiver offers them again when it
+/// sends all series again, or when they change.
 fn push(entry: &Entry, points: Vec<Point>, lease: &Arc<Lease>) -> Result<(), Duration> {
     let batch = Batch {
         lease: Some(lease.clone()),

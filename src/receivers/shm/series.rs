@@ -84,6 +84,29 @@ pub(super) fn series(resource: &Arc<Resource>, metric: &Arc<Metric>, labels: &La
     })
 }
 
+/// The key that identifies a series within a resource.
+pub(super) fn key(series: &Arc<Series>) -> SeriesKey {
+    SeriesKey(series.clone())
+}
+
+/// The identity of a series within a resource.
+pub(super) struct SeriesKey(Arc<Series>);
+
+impl PartialEq for SeriesKey {
+    fn eq(&self, other: &Self) -> bool {
+        self.0.metric == other.0.metric && self.0.attributes == other.0.attributes
+    }
+}
+
+impl Eq for SeriesKey {}
+
+impl std::hash::Hash for SeriesKey {
+    fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
+        self.0.metric.name.hash(state);
+        self.0.attributes.hash(state);
+    }
+}
+
 /// The approximate memory of a series beside its files in bytes: its current value and its sent value.
 pub(super) fn bytes(series: &Series, kind: &Kind) -> usize {
     /// The overhead without attributes and values.

@@ -266,7 +266,7 @@ impl Senders {
             .filter(|sender| sender.latest().is_some())?;
         let tables = sender.series.iter().filter_map(|(table, _)| table.upgrade());
         let began = tables.map(|table| table.began(resource)).find(|began| *began > 0);
-        Some(Lifetime {
+        let lifetime = Lifetime {
             time: clock::wall(sender.seen),
             seen: sender.seen,
             lease: sender.lease_ns(),
@@ -276,7 +276,8 @@ impl Senders {
                 ..Rank::default()
             },
             sender: Some(key),
-        })
+        };
+        Some(lifetime.by_lease(sender.lease_of(resource).as_deref()))
     }
 
     /// The lifetime of a series of `resource` at this place of `table`, with the times of its value. Hold no lock of
@@ -297,7 +298,7 @@ impl Senders {
                 None => (u64::MAX, table_number, DEFAULT_LEASE_NS),
             }
         };
-        Lifetime {
+        let lifetime = Lifetime {
             time: times.time,
             seen: times.seen,
             lease,
@@ -308,7 +309,8 @@ impl Senders {
                 place,
             },
             sender: Some(sender),
-        }
+        };
+        lifetime.by_lease(table.lease_of(resource).as_deref())
     }
 
     /// Ranks a resource after all others from the next tick on, unless it has reported since the start of its
@@ -326,6 +328,25 @@ impl Senders {
 }
 
 impl Lifetime {
+    /// The same of a resource whose receiver keeps this lease. What the receiver repeats of a dead one does not show that it
+    /// lives.
+    fn by_lease(self, lease: Option<&Lease>) -> Self {
+        match lease {
+            Some(lease) if lease.is_dead() => Self {
+                time: self.time.min(clock::wall(lease.touched())),
+                seen: self.seen.min(lease.touched()),
+                lease: 0,
+                ..self
+            },
+            Some(lease) => Self {
+                seen: self.seen.max(lease.touched()),
+                lease: lease.term_ns(),
+                ..self
+            },
+            None => self,
+        }
+    }
+
     /// The times of a composite's group, which exists now. A copy in a later `aggregate` table comes after it.
     pub fn of_composite(now: UnixNanos, place: u64) -> Self {
         Self {

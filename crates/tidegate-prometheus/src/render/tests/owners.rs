@@ -2,6 +2,10 @@
 
 //! Of two resources that come to the same labels the living one is shown.
 
+use std::time::Duration;
+
+use tidegate_engine::Lease;
+
 use super::*;
 
 const SECOND: u64 = 1_000_000_000;
@@ -81,6 +85,45 @@ fn a_successor_that_started_later_takes_the_series_at_once() {
             "a quiet series does not collide"
         );
     }
+}
+
+#[test]
+fn what_a_receiver_repeats_of_a_dead_resource_hides_no_living_one() {
+    let (mut renderer, table) = (renderer(Format::Text), table("test"));
+    let tables = [table.clone()];
+    let [old, new] = ["1", "2"].map(|version| of_version(version, "req", COUNTER));
+    let begun = 1000 * SECOND;
+    let [dead, alive] = [(); 2].map(|()| Arc::new(Lease::new(Duration::from_secs(15), begun)));
+    let send = |series: &Arc<Series>, lease: &Arc<Lease>, (start, time): (u64, u64), value: i64| {
+        let point = Point {
+            series: series.clone(),
+            start,
+            time,
+            value: Value::Int(value),
+            exemplars: Vec::new(),
+        };
+        table.session(time).of_leased(Some(lease.clone())).observe(&point);
+    };
+    send(&old, &dead, (begun, begun + SECOND), 5);
+    assert_eq!(value(&mut renderer, &tables, begun + SECOND, "req_total"), ["5"]);
+    dead.suspend();
+    let replaced = begun + 20 * SECOND;
+    send(&new, &alive, (replaced, replaced), 7);
+    for minute in 0..5 {
+        let now = replaced + (60 * minute + 10) * SECOND;
+        send(&old, &dead, (begun, now), 5);
+        alive.touch(now);
+        assert_eq!(value(&mut renderer, &tables, now, "req_total"), ["7"], "{minute}");
+        assert_eq!(renderer.counts(), Counts::default());
+    }
+    alive.suspend();
+    let now = replaced + 600 * SECOND;
+    dead.touch(now);
+    assert_eq!(
+        value(&mut renderer, &tables, now, "req_total"),
+        ["5"],
+        "it lives again"
+    );
 }
 
 #[test]
