@@ -36,6 +36,7 @@ struct ServerState {
     lists_now: usize,
     most_lists: usize,
     write_delay: Duration,
+    waiting_writes: usize,
     conflicts: usize,
 }
 
@@ -158,6 +159,11 @@ impl FakeApiServer {
         self.state.lock().write_delay = delay;
     }
 
+    /// The number of writes that wait now.
+    pub fn waiting_writes(&self) -> usize {
+        self.state.lock().waiting_writes
+    }
+
     /// The number of writes that were refused because of another one.
     pub fn conflicts(&self) -> usize {
         self.state.lock().conflicts
@@ -272,9 +278,17 @@ async fn serve(mut stream: TcpStream, state: Arc<Mutex<ServerState>>, sender: br
             let Some(object) = read_object(&mut stream, &head).await else {
                 return;
             };
-            let delay = state.lock().write_delay;
+            let delay = {
+                let mut state = state.lock();
+                state.waiting_writes += 1;
+                state.write_delay
+            };
             tokio::time::sleep(delay).await;
-            let answer = write_object(&mut state.lock(), &head, &path, object);
+            let answer = {
+                let mut state = state.lock();
+                state.waiting_writes -= 1;
+                write_object(&mut state, &head, &path, object)
+            };
             if stream.write_all(answer.as_bytes()).await.is_err() {
                 return;
             }

@@ -278,15 +278,19 @@ impl Attempts {
     }
 
     async fn release(&self, client: &ApiClient) -> Result<(), WatchError> {
-        let Some(lease) = self.read(client).await? else {
-            return Ok(());
-        };
-        let wall = UNIX_EPOCH + Duration::from_nanos(wall_now());
-        if let Some(released) = self.record.released(lease, wall) {
-            // A conflict: another process has it.
-            self.write(client, Method::PUT, &released).await?;
+        loop {
+            let Some(lease) = self.read(client).await? else {
+                return Ok(());
+            };
+            let wall = UNIX_EPOCH + Duration::from_nanos(wall_now());
+            let Some(released) = self.record.released(lease, wall) else {
+                return Ok(());
+            };
+            // A conflict: another process has it, or the last renewal of this one came late and keeps it.
+            if self.write(client, Method::PUT, &released).await? {
+                return Ok(());
+            }
         }
-        Ok(())
     }
 
     fn path(&self, name: &str) -> String {

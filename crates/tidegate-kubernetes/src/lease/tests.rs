@@ -104,6 +104,17 @@ async fn one_of_several_leads_and_the_next_one_when_it_stops() {
 }
 
 #[tokio::test]
+async fn a_renewal_that_comes_after_the_stop_does_not_keep_the_lease() {
+    let scene = Scene::new().await;
+    let elector = scene.elector_with("a", LONG_TIMES);
+    until("it leads", &[&elector], || elector.is_leading()).await;
+    scene.server.delay_writes(Duration::from_millis(200));
+    until("it renews", &[&elector], || scene.server.waiting_writes() > 0).await;
+    elector.stop().await;
+    assert_eq!(scene.lease()["spec"]["holderIdentity"], "");
+}
+
+#[tokio::test]
 async fn of_two_that_write_the_same_version_one_leads() {
     let scene = Scene::new().await;
     // Both read before one of them writes, so both see that the Lease does not exist.
