@@ -233,30 +233,21 @@ fn watch(
         let shared = shared.clone();
         tokio::spawn(async move {
             let _until_it_ends = place;
-            publish(watched, follow, to, (&shared.health, read), stopping).await;
+            publish((&shared.health, read), &stopping, &watched, follow, &to).await;
         });
     }
     Ok(pages::events(events))
 }
 
 async fn publish(
-    watched: Arc<Watched>,
+    ready: (&Health, ReadToken),
+    stopping: &CancellationToken,
+    watched: &Watched,
     mut follow: Follow,
-    to: Backlog<Event>,
-    (health, read): (&Health, ReadToken),
-    stopping: CancellationToken,
+    to: &Backlog<Event>,
 ) {
-    let publish = async {
-        tokio::select! {
-            // A reader of a gateway that is not ready gets the end also if nothing changes.
-            () = health.until_lapse(read) => Err(Ended::Unready),
-            published = publish_all(&watched, &mut follow, &to, (health, read)) => published,
-        }
-    };
-    // With a stop, the stream ends with this task. A stop also ends a wait for a slow reader.
-    if let Some(Err(why)) = stopping.run_until_cancelled(publish).await {
-        to.finish(why).await;
-    }
+    let send = publish_all(watched, &mut follow, to, ready);
+    to.send_while_ready(ready, stopping, send).await;
 }
 
 /// The last message to a reader whose stream ends.
@@ -328,7 +319,7 @@ mod tests {
         let read = shared.health.begin_read().unwrap();
         let (watched, follow) = (bench.watched.clone(), bench.watched.follow());
         tokio::spawn(async move {
-            publish(watched, follow, to, (&shared.health, read), stopping).await;
+            publish((&shared.health, read), &stopping, &watched, follow, &to).await;
         })
     }
 

@@ -14,6 +14,7 @@ use tidegate_cells::{Directory, Error, FamilySpec, FamilyValues, Follower, Probl
 use tidegate_engine::{Attributes, Lease, Point, Series, Value};
 
 use super::config::ShmConfig;
+use super::repeats::{Place, Repeats};
 use super::series;
 use super::starts::{Start, Starts};
 use crate::batch::{Batch, Points};
@@ -25,7 +26,7 @@ use crate::receivers::pods;
 const REFUSED_RETRY: Duration = Duration::from_millis(20);
 
 /// Points of a push.
-const PUSH_POINTS: usize = 4096;
+pub(super) const PUSH_POINTS: usize = 4096;
 
 /// The shortest time after which a directory that nobody reads any more does not count as alive.
 const LEASE: Duration = Duration::from_secs(15);
@@ -50,7 +51,7 @@ pub(super) struct Cells {
     /// The names that several families have, with the forms of these.
     conflicts: BTreeMap<String, Vec<String>>,
     /// The series to send.
-    due: BTreeSet<(usize, usize)>,
+    due: BTreeSet<Place>,
     /// Series that have gone, of which that is still to be said.
     ended: Vec<Arc<Series>>,
     /// The start time of the values, from the first look that finds counts.
@@ -62,15 +63,6 @@ pub(super) struct Cells {
     of_problems: usize,
     /// The last error of the merge. A repeated one is logged once.
     last_error: Option<String>,
-}
-
-/// When series are sent again although they did not change.
-struct Repeats {
-    interval: Duration,
-    /// When the last round began. `None`: nothing was sent yet.
-    begun: Option<Instant>,
-    /// The next series of the round that goes on.
-    next: Option<(usize, usize)>,
 }
 
 /// A series, and the part of it that the pipelines have accepted.
@@ -137,11 +129,7 @@ impl Cells {
             term,
             is_alive: false,
             is_of_pod: !pods::attributes_of(path).is_empty(),
-            repeats: Repeats {
-                interval: config.refresh,
-                begun: None,
-                next: None,
-            },
+            repeats: Repeats::new(config.refresh),
             known: Vec::new(),
             conflicts: BTreeMap::new(),
             due: BTreeSet::new(),
@@ -201,11 +189,17 @@ impl Cells {
         }
         if self.is_alive {
             self.extend_lease(was_alive);
-        } else if !was_alive && has_news && self.repeats.begun.is_some() {
+        } else if !was_alive && has_news && self.repeats.has_begun() {
             self.show_last_counts();
         }
         if self.retry.is_none_or(|at| now >= at) {
-            self.add_repeats(now);
+            if !self.is_alive && self.is_of_pod {
+                // The pod may have been deleted. `k8sattributes` would give its series other identities, whose totals count
+                // again.
+                self.repeats.pause(now);
+            } else {
+                self.repeats.add(now, &self.known, &mut self.due);
+            }
             self.retry = self.send(entry).err().map(|delay| now + delay);
         }
         // Not before its last counts are sent: the pipelines may have refused them.
@@ -230,10 +224,8 @@ impl Cells {
             if self.lease.is_ended() {
                 self.lease = new_lease(self.term);
             }
-            if self.repeats.begun.is_some() {
-                // Components may have forgotten the source, and its values may be as before.
-                self.repeats.next = Some((0, 0));
-            }
+            // Components may have forgotten the source, and its values may be as before.
+            self.repeats.restart();
         }
         self.lease.touch(unix_now());
     }
@@ -246,57 +238,9 @@ impl Cells {
         }
     }
 
-    /// Makes further series due that did not change: at most a push of them. If looks are so rare that a round has not ended
-    /// when the next one begins, the rest of it is due too.
-    fn add_repeats(&mut self, now: Instant) {
-        let Repeats {
-            interval,
-            begun,
-            next,
-        } = &mut self.repeats;
-        let begun = begun.get_or_insert(now);
-        if !self.is_alive && self.is_of_pod {
-            // The pod may have been deleted. `k8sattributes` would give its series other identities, whose totals count again.
-            (*begun, *next) = (now, None);
-            return;
-        }
-        let mut rest = None;
-        if now.saturating_duration_since(*begun) >= *interval {
-            *begun = now;
-            rest = next.replace((0, 0));
-        }
-        let first = next.take();
-        if let Some(rest) = rest {
-            self.add_due(rest, usize::MAX);
-        }
-        if let Some(first) = first {
-            self.repeats.next = self.add_due(first, PUSH_POINTS);
-        }
-    }
-
-    /// Makes series due, from this one on, and returns the next one. `None`: these were the last.
-    fn add_due(
-        &mut self,
-        (mut family, mut series): (usize, usize),
-        mut room: usize,
-    ) -> Option<(usize, usize)> {
-        while let Some(known) = self.known.get(family) {
-            let end = known.len().min(series.saturating_add(room));
-            self.due.extend((series..end).map(|series| (family, series)));
-            room -= end.saturating_sub(series);
-            if room == 0 {
-                return Some((family, end));
-            }
-            (family, series) = (family + 1, 0);
-        }
-        None
-    }
-
     /// Notes in the series that they are due, because their numbers change. Those that the round has not reached are due too.
     fn note_due(&mut self) {
-        if let Some(next) = self.repeats.next.take() {
-            self.add_due(next, usize::MAX);
-        }
+        self.repeats.add_rest(&self.known, &mut self.due);
         for (family, series) in std::mem::take(&mut self.due) {
             let known = self.known.get_mut(family).and_then(|all| all.get_mut(series));
             known.into_iter().for_each(|known| known.was_due = true);
@@ -439,7 +383,7 @@ impl Cells {
         Ok(())
     }
 
-    fn newest(&self, (family, series): (usize, usize)) -> Option<Point> {
+    fn newest(&self, (family, series): Place) -> Option<Point> {
         let known = self.known.get(family)?.get(series)?;
         if known.is_hidden {
             return None;
@@ -453,7 +397,7 @@ impl Cells {
         Some((spec, &all.get(series)?.value))
     }
 
-    fn mark_sent(&mut self, (family, series): (usize, usize)) {
+    fn mark_sent(&mut self, (family, series): Place) {
         let cell = self.found(family, series).map(|(_, cell)| cell.clone());
         let known = self.known.get_mut(family).and_then(|all| all.get_mut(series));
         known.into_iter().for_each(|known| known.sent = cell.clone());

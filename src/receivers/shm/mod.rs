@@ -9,6 +9,7 @@
 
 pub mod config;
 mod directory;
+mod repeats;
 mod series;
 mod starts;
 
@@ -258,7 +259,7 @@ impl Directories {
         equal
     }
 
-    /// Reports what makes values wrong or hides them.
+    /// Reports conflicts that make values wrong or hide them.
     fn report_conflicts(&self) {
         let equal = self.equal_sources();
         let notices = equal.iter().take(MOST_PAIRS).map(|(one, other)| {

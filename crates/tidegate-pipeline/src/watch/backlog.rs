@@ -16,7 +16,8 @@ use tokio::time::{Instant, sleep_until};
 use tokio_stream::Stream;
 use tokio_util::sync::CancellationToken;
 
-use crate::component::{Account, Held, Shared};
+use crate::component::shared::Health;
+use crate::component::{Account, Held, ReadToken, Shared};
 
 /// The most pending messages of a reader. Further changes are merged.
 const MESSAGES: usize = 16;
@@ -401,9 +402,29 @@ impl<T> Backlog<T> {
         }
     }
 
+    /// Runs the task that sends the messages, and ends the stream with its reason. A stop ends it too, also while it waits for a
+    /// slow reader. So does a component that was not ready since the begin of this read, also if nothing changes.
+    pub async fn send_while_ready(
+        &self,
+        (health, read): (&Health, ReadToken),
+        stopping: &CancellationToken,
+        send: impl Future<Output = Result<(), Ended>>,
+    ) {
+        let sent = async {
+            tokio::select! {
+                () = health.until_lapse(read) => Err(Ended::Unready),
+                sent = send => sent,
+            }
+        };
+        let sent = stopping.run_until_cancelled(sent).await;
+        if let Err(why) = sent.unwrap_or(Err(Ended::Stopping)) {
+            self.finish(why).await;
+        }
+    }
+
     /// Ends the stream as [`Self::end`] does. After a reload, it waits until the reader has taken the pending messages, or has
     /// lost them because it is too slow. A stop waits for no reader.
-    pub async fn finish(&self, why: Ended) {
+    async fn finish(&self, why: Ended) {
         self.end(why);
         if why == Ended::Replaced {
             tokio::select! {

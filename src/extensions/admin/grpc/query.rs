@@ -81,7 +81,8 @@ pub(super) async fn watch(
         let (api, place, to) = (api.clone(), place.clone(), to.clone());
         tokio::spawn(async move {
             let _until_it_ends = place;
-            publish(api.stopping(), (&api.shared().health, read), watched, follow, to).await;
+            let ready = (&api.shared().health, read);
+            publish(ready, api.stopping(), &watched, follow, &to).await;
         });
     }
     Ok(from)
@@ -93,31 +94,21 @@ fn last_word(why: Ended) -> Option<WatchResult> {
 }
 
 async fn publish(
+    ready: (&Health, ReadToken),
     stopping: &CancellationToken,
-    (health, read): (&Health, ReadToken),
-    watched: Arc<Watched>,
+    watched: &Watched,
     mut follow: Follow,
-    to: Backlog<WatchResult>,
+    to: &Backlog<WatchResult>,
 ) {
-    let publish = async {
-        tokio::select! {
-            // A client of a gateway that is not ready gets the end also if nothing changes.
-            () = health.until_lapse(read) => Err(Ended::Unready),
-            published = publish_all((health, read), &watched, &mut follow, &to) => published,
-        }
-    };
-    // A stop also ends a wait for a slow reader.
-    let published = stopping.run_until_cancelled(publish).await;
-    if let Err(why) = published.unwrap_or(Err(Ended::Stopping)) {
-        to.finish(why).await;
-    }
+    let send = publish_all(watched, &mut follow, to, ready);
+    to.send_while_ready(ready, stopping, send).await;
 }
 
 async fn publish_all(
-    (health, read): (&Health, ReadToken),
     watched: &Watched,
     follow: &mut Follow,
     to: &Backlog<WatchResult>,
+    (health, read): (&Health, ReadToken),
 ) -> Result<(), Ended> {
     loop {
         to.ready().await?;
@@ -283,7 +274,7 @@ mod tests {
         let read = shared.health.begin_read().unwrap();
         let (watched, follow) = (bench.watched.clone(), bench.watched.follow());
         tokio::spawn(async move {
-            publish(&stopping, (&shared.health, read), watched, follow, to).await;
+            publish((&shared.health, read), &stopping, &watched, follow, &to).await;
         })
     }
 

@@ -65,7 +65,7 @@ fn a_source_that_its_receiver_sees_is_fresh_in_silence_and_stale_in_death() {
     lease.touch(quiet);
     assert_eq!(depth.eval(quiet), (Freshness::Fresh, Some(4.0)));
     assert_eq!(rate.eval(quiet), (Freshness::Fresh, Some(0.0)));
-    // A total that comes again is no gain.
+    // A total that comes again adds nothing.
     report(&rate, "depth", CUMULATIVE, quiet, Value::Int(10));
     assert_eq!(rate.eval(quiet), (Freshness::Fresh, Some(0.0)));
     lease.suspend();

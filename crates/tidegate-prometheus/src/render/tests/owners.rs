@@ -20,7 +20,17 @@ fn of_version(version: &str, name: &str, data: Data) -> Arc<Series> {
     )
 }
 
-fn send(table: &Table, series: &Arc<Series>, (start, time): (u64, u64), value: i64) {
+fn send(table: &Table, series: &Arc<Series>, times: (u64, u64), value: i64) {
+    send_leased(table, series, None, times, value);
+}
+
+fn send_leased(
+    table: &Table,
+    series: &Arc<Series>,
+    lease: Option<&Arc<Lease>>,
+    (start, time): (u64, u64),
+    value: i64,
+) {
     let point = Point {
         series: series.clone(),
         start,
@@ -28,7 +38,7 @@ fn send(table: &Table, series: &Arc<Series>, (start, time): (u64, u64), value: i
         value: Value::Int(value),
         exemplars: Vec::new(),
     };
-    table.observe(&point, time);
+    table.session(time).of_leased(lease.cloned()).observe(&point);
 }
 
 fn value(renderer: &mut Renderer, tables: &[Arc<Table>], now: u64, name: &str) -> Vec<String> {
@@ -94,15 +104,8 @@ fn what_a_receiver_repeats_of_a_dead_resource_hides_no_living_one() {
     let [old, new] = ["1", "2"].map(|version| of_version(version, "req", COUNTER));
     let begun = 1000 * SECOND;
     let [dead, alive] = [(); 2].map(|()| Arc::new(Lease::new(Duration::from_secs(15), begun)));
-    let send = |series: &Arc<Series>, lease: &Arc<Lease>, (start, time): (u64, u64), value: i64| {
-        let point = Point {
-            series: series.clone(),
-            start,
-            time,
-            value: Value::Int(value),
-            exemplars: Vec::new(),
-        };
-        table.session(time).of_leased(Some(lease.clone())).observe(&point);
+    let send = |series: &Arc<Series>, lease: &Arc<Lease>, times: (u64, u64), value: i64| {
+        send_leased(&table, series, Some(lease), times, value);
     };
     send(&old, &dead, (begun, begun + SECOND), 5);
     assert_eq!(value(&mut renderer, &tables, begun + SECOND, "req_total"), ["5"]);

@@ -253,21 +253,31 @@ fn a_gauge_that_ended_before_the_scrapes_failed_is_not_missing() {
     }
 }
 
-#[test]
-fn a_scrape_that_fails_between_two_reads_is_found() {
+/// Two targets that were scraped, and a query that has read both.
+fn two_scraped() -> (Arc<View>, Arc<Table>, Query) {
     let (view, shared) = view();
     let table = table(&shared);
     scrape(&table, &A, Some(5), START);
     scrape(&table, &B, Some(7), START);
     let query = Query::parse("sum(waiting)").unwrap();
     view.refresh(START, &view.selections_with_sources(&query));
+    (view, table, query)
+}
+
+/// How many sources of the gauge report, and how many should, as of the last read.
+fn counts_read(view: &View, query: &Query, now: UnixNanos) -> Vec<(usize, usize)> {
+    let levels = view.levels(query, now).into_iter();
+    levels.map(|level| (level.reporting, level.expected)).collect()
+}
+
+#[test]
+fn a_scrape_that_fails_between_two_reads_is_found() {
+    let (view, table, query) = two_scraped();
     let now = START + SECOND;
     scrape(&table, &A, None, now);
     // It has read `up` before, and reads the gauges now.
     view.refresh(now, &query.selections());
-    let levels = view.levels(&query, now);
-    let counts = levels.iter().map(|level| (level.reporting, level.expected));
-    assert_eq!(counts.collect::<Vec<_>>(), [(1, 2)]);
+    assert_eq!(counts_read(&view, &query, now), [(1, 2)]);
     let now = now + SECOND;
     scrape(&table, &B, None, now);
     view.refresh(now, &query.selections());
@@ -277,20 +287,13 @@ fn a_scrape_that_fails_between_two_reads_is_found() {
 
 #[test]
 fn a_target_that_is_back_between_two_reads_is_missing_in_the_first() {
-    let (view, shared) = view();
-    let table = table(&shared);
-    scrape(&table, &A, Some(5), START);
-    scrape(&table, &B, Some(7), START);
-    let query = Query::parse("sum(waiting)").unwrap();
-    view.refresh(START, &view.selections_with_sources(&query));
+    let (view, table, query) = two_scraped();
     let now = START + SECOND;
     scrape(&table, &A, None, now);
     view.refresh(now, &view.selections_with_sources(&query));
     // The gauges that were read do not have it.
     scrape(&table, &A, Some(6), now + SECOND);
-    let levels = view.levels(&query, now + SECOND);
-    let counts = levels.iter().map(|level| (level.reporting, level.expected));
-    assert_eq!(counts.collect::<Vec<_>>(), [(1, 2)]);
+    assert_eq!(counts_read(&view, &query, now + SECOND), [(1, 2)]);
 }
 
 #[test]
@@ -310,9 +313,7 @@ fn a_target_of_two_resources_is_alive_while_one_of_them_is() {
     for (lease, reporting) in leases.iter().zip([1, 0]) {
         lease.suspend();
         view.refresh(START, &view.selections_with_sources(&query));
-        let levels = view.levels(&query, START);
-        let counts = levels.iter().map(|level| (level.reporting, level.expected));
-        assert_eq!(counts.collect::<Vec<_>>(), [(reporting, 1)]);
+        assert_eq!(counts_read(&view, &query, START), [(reporting, 1)]);
     }
 }
 

@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//! The lease of a directory, by its processes.
+
+use crate::component::{Consumer, Entry, Flow, Refused, unix_now};
+
+use super::*;
+
+#[test]
+fn the_lease_of_a_directory_is_that_of_its_processes() {
+    let mut scene = Scene::new("{}");
+    let [one, other] = [(); 2].map(|()| scene.process("a", "llm"));
+    count(&one, "a", 3);
+    scene.look();
+    let lease = scene.lease();
+    assert!(lease.is_alive(unix_now()));
+    let sent = scene.sink.batches().len();
+    for _ in 0..5 {
+        let touched = lease.touched();
+        scene.look();
+        assert!(lease.touched() > touched, "it lives, and says nothing");
+    }
+    assert_eq!(scene.sink.batches().len(), sent);
+    drop(one);
+    scene.look();
+    assert!(!lease.is_dead(), "another one lives");
+    drop(other);
+    scene.look();
+    assert!(lease.is_dead() && !lease.is_ended());
+    scene.look();
+    assert!(lease.is_dead());
+    // A process returns, and counts nothing yet.
+    let sent = scene.sent("requests").len();
+    let again = scene.process("a", "llm");
+    scene.look();
+    assert!(lease.is_alive(unix_now()));
+    assert_eq!(scene.sent("requests")[sent..], [Value::Int(3)]);
+    assert!(Arc::ptr_eq(&scene.lease(), &lease));
+    drop(again);
+    scene.look();
+    std::fs::remove_dir_all(scene.root.path().join("a")).unwrap();
+    scene.look();
+    assert!(lease.is_ended());
+    let new = scene.process("a", "llm");
+    count(&new, "a", 1);
+    scene.look();
+    assert!(scene.lease().is_alive(unix_now()) && lease.is_ended());
+}
+
+/// Keeps whether the sources of batches are dead when the batches come: composites ignore those.
+#[derive(Default)]
+struct LeaseTaker(parking_lot::Mutex<Vec<bool>>);
+
+impl LeaseTaker {
+    /// Takes all further batches of a receiver.
+    fn of(scene: &mut Scene) -> Arc<Self> {
+        let taker = Arc::<Self>::default();
+        scene.directories.entry = Entry::new(Signal::Metrics, taker.clone(), Arc::default());
+        taker
+    }
+}
+
+impl Consumer for LeaseTaker {
+    fn admit(&self, batch: &Batch, _: &mut Flow) -> Result<(), Refused> {
+        let lease = batch.lease.as_ref().unwrap();
+        self.0.lock().push(lease.is_dead());
+        Ok(())
+    }
+
+    fn consume(&self, _: Batch, _: &mut Flow) {}
+}
+
+#[test]
+fn the_last_counts_of_a_process_are_sent_before_its_lease_ends() {
+    let mut scene = Scene::new("{}");
+    let store = scene.process("a", "llm");
+    count(&store, "a", 3);
+    scene.look();
+    let lease = scene.lease();
+    count(&store, "a", 4);
+    drop(store);
+    let taker = LeaseTaker::of(&mut scene);
+    scene.look();
+    assert_eq!(*taker.0.lock(), [false]);
+    assert!(lease.is_dead());
+}
+
+#[test]
+fn a_directory_dies_after_the_pipelines_have_taken_its_last_counts() {
+    let mut scene = Scene::new("{}");
+    let store = scene.process("a", "llm");
+    count(&store, "a", 3);
+    scene.look();
+    let lease = scene.lease();
+    count(&store, "a", 4);
+    drop(store);
+    scene.sink.refuse(1);
+    scene.look();
+    assert_eq!(scene.sink.refusals_left(), 0);
+    assert!(!lease.is_dead());
+    let taker = LeaseTaker::of(&mut scene);
+    scene.look();
+    assert_eq!(*taker.0.lock(), [false]);
+    assert!(lease.is_dead());
+}
+
+#[test]
+fn a_process_that_no_look_has_seen_alive_counts_for_a_living_source() {
+    let mut scene = Scene::new("{}");
+    let store = scene.process("a", "llm");
+    count(&store, "a", 3);
+    scene.look();
+    drop(store);
+    scene.look();
+    let lease = scene.lease();
+    assert!(lease.is_dead());
+    let taker = LeaseTaker::of(&mut scene);
+    let short = scene.process("a", "llm");
+    count(&short, "a", 4);
+    drop(short);
+    // The merge of its file changes no count.
+    (0..3).for_each(|_| scene.look());
+    assert_eq!(*taker.0.lock(), [false]);
+    assert!(lease.is_dead());
+}

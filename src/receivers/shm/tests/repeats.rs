@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//! Series that are sent again although they did not change.
+
+use super::*;
+
+/// More series than a look repeats, which is 4,096.
+const MANY: usize = 4500;
+
+/// Counts one for each of [`MANY`] models.
+fn count_many(store: &Store) {
+    let family = FamilySpec::new("requests", Kind::Counter).labels(["model"]);
+    let family = store.family(&family).unwrap();
+    for number in 0..MANY {
+        family.with(&[&number.to_string()]).counter().unwrap().add(1);
+    }
+}
+
+#[test]
+fn unchanged_series_are_sent_again_at_an_interval_also_those_of_the_dead() {
+    let mut scene = Scene::new("{refresh: 60s, grace_period: 0s}");
+    let store = scene.process("a", "llm");
+    count(&store, "a", 3);
+    set(&store, "depth", GaugeMode::LiveSum, 4.0);
+    scene.look();
+    let sent = |scene: &Scene| scene.sent("requests").len();
+    for _ in 0..29 {
+        scene.look();
+    }
+    assert_eq!(sent(&scene), 1);
+    scene.look();
+    assert_eq!(scene.sent("requests"), [Value::Int(3), Value::Int(3)]);
+    assert_eq!(scene.sent("depth"), [Value::Double(4.0), Value::Double(4.0)]);
+    drop(store);
+    scene.look();
+    assert_eq!(scene.sent("depth").last(), Some(&Value::NoRecordedValue));
+    for _ in 0..60 {
+        scene.look();
+    }
+    assert_eq!(sent(&scene), 4, "its totals stay");
+    assert!(scene.sent("requests").iter().all(|value| *value == Value::Int(3)));
+    assert_eq!(scene.sent("depth").len(), 3, "it has ended");
+}
+
+#[test]
+fn a_look_repeats_a_bounded_number_of_series() {
+    let mut scene = Scene::new("{refresh: 10s}");
+    let store = scene.process("a", "llm");
+    count_many(&store);
+    (0..5).for_each(|_| scene.look());
+    assert_eq!(scene.sink.items(), MANY);
+    scene.look();
+    assert_eq!(scene.sink.items(), MANY + 4096);
+    scene.look();
+    assert_eq!(scene.sink.items(), 2 * MANY);
+    scene.look();
+    assert_eq!(scene.sink.items(), 2 * MANY);
+}
+
+#[test]
+fn a_dead_pod_is_not_repeated_until_it_lives_again() {
+    const POD: &str = "0f4b8a52-3c1d-4e6f-9a7b-0123456789ab";
+    let mut scene = Scene::new("{refresh: 10s, fold: false}");
+    let store = scene.process(POD, "llm");
+    count(&store, "a", 3);
+    (0..6).for_each(|_| scene.look());
+    assert_eq!(scene.sent("requests").len(), 2, "it is repeated while it lives");
+    drop(store);
+    (0..12).for_each(|_| scene.look());
+    assert_eq!(scene.sent("requests").len(), 2);
+    let again = scene.process(POD, "llm");
+    scene.look();
+    assert_eq!(scene.sent("requests").len(), 3);
+    count(&again, "a", 1);
+    drop(again);
+    scene.look();
+    assert_eq!(scene.sent("requests").last(), Some(&Value::Int(4)));
+}
+
+#[test]
+fn a_round_ends_when_the_next_one_begins() {
+    let mut scene = Scene::new("{refresh: 2s}");
+    let store = scene.process("a", "llm");
+    count_many(&store);
+    scene.look();
+    assert_eq!(scene.sink.items(), MANY);
+    scene.look();
+    assert_eq!(scene.sink.items(), MANY + 4096);
+    for rounds in 1..4 {
+        scene.look();
+        assert_eq!(scene.sink.items(), MANY + 4096 + rounds * MANY);
+    }
+}
+
+#[test]
+fn repeats_that_wait_stay_due_when_a_series_comes() {
+    let mut scene = Scene::new("{refresh: 10s, fold: false}");
+    let store = scene.process("a", "llm");
+    count(&store, "a", 3);
+    (0..5).for_each(|_| scene.look());
+    assert_eq!(scene.sent("requests"), [Value::Int(3)]);
+    scene.sink.refuse(1);
+    scene.look();
+    assert_eq!(scene.sink.refusals_left(), 0);
+    assert_eq!(scene.sent("requests").len(), 1);
+    count(&store, "b", 1);
+    scene.look();
+    assert_eq!(scene.sent("requests")[1..], [Value::Int(3), Value::Int(1)]);
+}
+
+#[test]
+fn a_round_that_goes_on_reaches_all_series_when_another_one_comes() {
+    let mut scene = Scene::new("{refresh: 10s, fold: false}");
+    let store = scene.process("a", "llm");
+    count_many(&store);
+    (0..6).for_each(|_| scene.look());
+    assert_eq!(scene.sink.items(), MANY + 4096);
+    // The numbers of all series that the round has not reached change.
+    let family = FamilySpec::new("requests", Kind::Counter).labels(["model"]);
+    let family = store.family(&family).unwrap();
+    for number in 0..1000 {
+        family.remove(&[&number.to_string()]);
+    }
+    scene.look();
+    assert_eq!(scene.sink.items(), MANY + 4096 + 1000 + 404);
+    scene.look();
+    assert_eq!(scene.sink.items(), MANY + 4096 + 1000 + 404);
+}
