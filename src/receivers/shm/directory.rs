@@ -14,7 +14,7 @@ use tidegate_cells::{Directory, Error, FamilySpec, FamilyValues, Follower, Probl
 use tidegate_engine::{Attributes, Lease, Point, Series, Value};
 
 use super::config::ShmConfig;
-use super::repeats::{Place, Repeats};
+use super::repeats::{Repeats, SeriesPosition};
 use super::series;
 use super::starts::{Start, Starts};
 use crate::batch::{Batch, Points};
@@ -51,7 +51,7 @@ pub(super) struct Cells {
     /// The names that several families have, with the forms of these.
     conflicts: BTreeMap<String, Vec<String>>,
     /// The series to send.
-    due: BTreeSet<Place>,
+    due: BTreeSet<SeriesPosition>,
     /// Series that have gone, of which that is still to be said.
     ended: Vec<Arc<Series>>,
     /// The start time of the values, from the first look that finds counts.
@@ -383,7 +383,7 @@ impl Cells {
         Ok(())
     }
 
-    fn newest(&self, (family, series): Place) -> Option<Point> {
+    fn newest(&self, (family, series): SeriesPosition) -> Option<Point> {
         let known = self.known.get(family)?.get(series)?;
         if known.is_hidden {
             return None;
@@ -397,7 +397,7 @@ impl Cells {
         Some((spec, &all.get(series)?.value))
     }
 
-    fn mark_sent(&mut self, (family, series): Place) {
+    fn mark_sent(&mut self, (family, series): SeriesPosition) {
         let cell = self.found(family, series).map(|(_, cell)| cell.clone());
         let known = self.known.get_mut(family).and_then(|all| all.get_mut(series));
         known.into_iter().for_each(|known| known.sent = cell.clone());

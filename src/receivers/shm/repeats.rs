@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use super::directory::PUSH_POINTS;
 
 /// The number of a family, and that of a series in it.
-pub(super) type Place = (usize, usize);
+pub(super) type SeriesPosition = (usize, usize);
 
 /// When a round begins, and how far it is.
 pub(super) struct Repeats {
@@ -16,7 +16,7 @@ pub(super) struct Repeats {
     /// When the last round began. `None`: nothing was sent yet.
     begun: Option<Instant>,
     /// The next series of the round that goes on.
-    next: Option<Place>,
+    next: Option<SeriesPosition>,
 }
 
 impl Repeats {
@@ -47,7 +47,7 @@ impl Repeats {
 
     /// Makes further series due: at most a push of them. If looks are so rare that a round has not ended when the next one
     /// begins, the rest of it is due too.
-    pub(super) fn add<T>(&mut self, now: Instant, known: &[Vec<T>], due: &mut BTreeSet<Place>) {
+    pub(super) fn add<T>(&mut self, now: Instant, known: &[Vec<T>], due: &mut BTreeSet<SeriesPosition>) {
         let begun = self.begun.get_or_insert(now);
         if now.saturating_duration_since(*begun) >= self.interval {
             *begun = now;
@@ -60,7 +60,7 @@ impl Repeats {
     }
 
     /// Makes all series due that the round has not reached.
-    pub(super) fn add_rest<T>(&mut self, known: &[Vec<T>], due: &mut BTreeSet<Place>) {
+    pub(super) fn add_rest<T>(&mut self, known: &[Vec<T>], due: &mut BTreeSet<SeriesPosition>) {
         if let Some(next) = self.next.take() {
             add_from(next, usize::MAX, known, due);
         }
@@ -69,11 +69,11 @@ impl Repeats {
 
 /// Makes at most `room` series due, from this one on, and returns the next one. `None`: these were the last.
 fn add_from<T>(
-    (mut family, mut series): Place,
+    (mut family, mut series): SeriesPosition,
     mut room: usize,
     known: &[Vec<T>],
-    due: &mut BTreeSet<Place>,
-) -> Option<Place> {
+    due: &mut BTreeSet<SeriesPosition>,
+) -> Option<SeriesPosition> {
     while let Some(all) = known.get(family) {
         let end = all.len().min(series.saturating_add(room));
         due.extend((series..end).map(|series| (family, series)));
