@@ -263,6 +263,9 @@ mod tests {
     use crate::component::Shared;
     use crate::watch::testing::Bench;
 
+    /// A watch ends within a second after a lapse.
+    const IN_TIME: Duration = Duration::from_secs(2);
+
     /// The task of a watch that begins now.
     fn publishing(
         shared: &Arc<Shared>,
@@ -297,7 +300,8 @@ mod tests {
                 bench.watched.read(unix_now());
             }
             let case = format!("news: {has_news}, ready again: {is_ready_again}");
-            let last = results.next().await.unwrap().expect_err(&case);
+            let last = timeout(IN_TIME, results.next()).await.expect(&case);
+            let last = last.unwrap().expect_err(&case);
             assert_eq!(last.code(), Code::Unavailable, "{case}: {last}");
             assert!(last.message().contains("not ready"), "{case}: {last}");
             assert!(results.next().await.is_none(), "{case}");
