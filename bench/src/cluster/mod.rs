@@ -71,7 +71,7 @@ const PAGE: Duration = Duration::from_secs(1);
 const PAGE_OF_AN_AGENT: Duration = Duration::from_micros(500);
 
 /// The most agents, times their GPUs, whose series a Prometheus beside them holds.
-const MAX_SCRAPED: usize = 2_000;
+const MAX_SCRAPED: usize = 10_000;
 
 /// The processes and the agents.
 ///
