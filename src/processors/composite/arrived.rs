@@ -3,9 +3,11 @@
 //! The names of the metrics that arrive while a composite has matched nothing: one of them was probably meant.
 
 use std::collections::BTreeSet;
+use std::hash::BuildHasher;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
+use foldhash::fast::RandomState;
 use parking_lot::Mutex;
 use tidegate_engine::{Composite, Pattern};
 use tidegate_exposition::unit;
@@ -16,6 +18,9 @@ use crate::config::nearest;
 /// Most names. Further ones are never suggested.
 const MAX_NAMES: usize = 1_000;
 
+/// Slots for the hashes of names. There are always free ones, so each search ends soon.
+const SLOTS: usize = 2 * MAX_NAMES;
+
 /// Longer names are never suggested.
 const MAX_NAME_BYTES: usize = 128;
 
@@ -24,11 +29,15 @@ const MAX_UNMATCHED: usize = 10;
 
 /// The names of metrics that have arrived. It keeps none once all composites have matched.
 pub(super) struct ArrivedNames {
-    /// Whether a composite may have matched nothing.
+    /// Whether a composite may have matched nothing, and there is room for further names.
     is_wanted: AtomicBool,
     names: Mutex<BTreeSet<Arc<str>>>,
-    /// The number of names that the composites were compared with.
-    compared: AtomicUsize,
+    /// The hashes of the names, so that a name which comes again takes no lock. A hash is in the first slot that was free,
+    /// from its own slot on. 0: the slot is free.
+    hashes: Box<[AtomicU64]>,
+    hasher: RandomState,
+    /// The last comparison: the number of names, and the positions of the composites.
+    compared: Mutex<(usize, Vec<usize>)>,
 }
 
 impl ArrivedNames {
@@ -36,8 +45,28 @@ impl ArrivedNames {
         Self {
             is_wanted: AtomicBool::new(true),
             names: Mutex::default(),
-            compared: AtomicUsize::new(0),
+            hashes: (0..SLOTS).map(|_| AtomicU64::new(0)).collect(),
+            hasher: RandomState::default(),
+            compared: Mutex::default(),
         }
+    }
+
+    fn hash(&self, name: &str) -> u64 {
+        self.hasher.hash_one(name).max(1)
+    }
+
+    /// The slot that has this hash, or else the slot for it.
+    fn slot(&self, hash: u64) -> Option<&AtomicU64> {
+        let (before, from) = self.hashes.split_at(hash as usize % SLOTS);
+        let mut slots = from.iter().chain(before);
+        slots.find(|slot| {
+            let taken = slot.load(Relaxed);
+            taken == 0 || taken == hash
+        })
+    }
+
+    fn has(&self, hash: u64) -> bool {
+        self.slot(hash).is_some_and(|slot| slot.load(Relaxed) == hash)
     }
 
     /// Notes the name of a metric.
@@ -45,9 +74,19 @@ impl ArrivedNames {
         if !self.is_wanted.load(Relaxed) || name.len() > MAX_NAME_BYTES {
             return;
         }
+        let hash = self.hash(name);
+        if self.has(hash) {
+            return;
+        }
         let mut names = self.names.lock();
-        if names.len() < MAX_NAMES && !names.contains(name) {
-            names.insert(name.into());
+        if names.len() < MAX_NAMES && names.insert(name.into()) {
+            // Under the lock: no two names take one slot.
+            self.slot(hash)
+                .into_iter()
+                .for_each(|slot| slot.store(hash, Relaxed));
+        }
+        if names.len() >= MAX_NAMES {
+            self.is_wanted.store(false, Relaxed);
         }
     }
 
@@ -78,24 +117,23 @@ impl ArrivedNames {
 
     /// Tells each composite that has matched nothing which name was probably meant. Call it about once a second.
     pub(super) fn suggest(&self, composites: &[Arc<Composite>]) {
-        let is_unmatched = |one: &&Arc<Composite>| {
+        let is_unmatched = |(_, one): &(usize, &Arc<Composite>)| {
             one.declaration().expression.is_none() && !one.match_tracker().has_matched()
         };
-        let unmatched: Vec<_> = composites
-            .iter()
-            .filter(is_unmatched)
-            .take(MAX_UNMATCHED)
-            .collect();
-        self.is_wanted.store(!unmatched.is_empty(), Relaxed);
-        if unmatched.is_empty() {
+        let unmatched = composites.iter().enumerate().filter(is_unmatched);
+        let (unmatched, list): (Vec<usize>, Vec<_>) = unmatched.take(MAX_UNMATCHED).unzip();
+        if list.is_empty() {
+            self.is_wanted.store(false, Relaxed);
             *self.names.lock() = BTreeSet::new();
             return;
         }
         let names: Vec<Arc<str>> = self.names.lock().iter().cloned().collect();
-        if self.compared.swap(names.len(), Relaxed) == names.len() {
+        // After one has matched, another one may be among the first.
+        let compared = (names.len(), unmatched);
+        if std::mem::replace(&mut *self.compared.lock(), compared.clone()) == compared {
             return;
         }
-        for composite in unmatched {
+        for composite in list {
             if let Pattern::Exact(metric) = &composite.declaration().metric {
                 composite.match_tracker().suggest(meant(metric, &names));
             }
@@ -149,12 +187,26 @@ mod tests {
     }
 
     #[test]
+    fn a_name_that_comes_again_is_found_without_the_lock() {
+        let names = ArrivedNames::new();
+        let all: Vec<String> = (0..2 * MAX_NAMES).map(|number| format!("m{number}")).collect();
+        let (noted, others) = all.split_at(MAX_NAMES);
+        names.note_all(noted.iter().chain(noted).map(String::as_str));
+        let has = |name: &String| names.has(names.hash(name));
+        assert!(noted.iter().all(has) && !others.iter().any(has));
+    }
+
+    #[test]
     fn names_are_kept_up_to_a_limit_and_while_a_composite_needs_them() {
         let names = ArrivedNames::new();
         names.note(&"x".repeat(MAX_NAME_BYTES + 1));
         let many: Vec<String> = (0..=MAX_NAMES).map(|number| format!("m{number}")).collect();
         names.note_all(many.iter().map(String::as_str));
         assert_eq!(names.names.lock().len(), MAX_NAMES);
+        assert!(
+            !names.is_wanted.load(Relaxed),
+            "no lock is taken for further ones"
+        );
         names.suggest(&[]);
         names.note("late");
         assert!(names.names.lock().is_empty());

@@ -130,6 +130,33 @@ composites:
     );
 }
 
+#[tokio::test]
+async fn after_a_match_further_composites_get_suggestions_from_known_names() {
+    let others = (0..10).map(|number| {
+        format!("  - {{name: c{number}, metric: metric_{number}, function: last, across: sum}}\n")
+    });
+    let yaml = format!(
+        "composites:\n{}  - {{name: depth, metric: infer_queues, function: last, across: sum}}\n",
+        others.collect::<String>()
+    );
+    let sink = Sink::new();
+    let (cx, _, _) = processor_context("composite", &sink);
+    let composites = Composites::new(settings::<CompositeProcessorConfig>(&yaml).get(), cx).unwrap();
+    let suggested = || {
+        composites.arrived.suggest(composites.set.list());
+        let depth = composites.set.list()[10].match_tracker();
+        depth.reason("infer_queues").unwrap()
+    };
+    for name in ["infer_queue", "metric_0"] {
+        composites.arrived.note(name);
+    }
+    let reason = suggested();
+    assert!(reason.ends_with("arrived"), "{reason}");
+    composites.push(Batch::new(encoded(&[("metric_0", 3)]))).unwrap();
+    let reason = suggested();
+    assert!(reason.ends_with("did you mean `infer_queue`?"), "{reason}");
+}
+
 /// Says how much there is of everything that is asked for; no table has seen its sources.
 struct Constant(Arc<Mutex<Result<f64, String>>>);
 

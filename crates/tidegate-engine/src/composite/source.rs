@@ -266,13 +266,15 @@ impl Liveness {
     pub(super) fn failed_at(&self, time: UnixNanos) -> bool {
         /// A target's markers and its `up` may come in two requests.
         const APART_NS: u64 = 10_000_000_000;
-        let is_near = |at: UnixNanos| at.abs_diff(time) <= APART_NS;
+        let until = time.saturating_add(APART_NS);
         match self {
             Self::Events(_) | Self::Feed(_) => false,
             Self::Points(source) => {
-                let has_died = source.by_lease(|lease| lease.is_dead() && is_near(lease.touched()));
+                // A receiver that looks seldom, or whose points are refused, reports the end long after its last touch.
+                let has_died = source.by_lease(|lease| lease.is_dead() && until >= lease.touched());
+                let is_near = source.changed.load(Relaxed).abs_diff(time) <= APART_NS;
                 let is_down = source.reported_state() == ReportedState::Down;
-                has_died == Some(true) || (is_down && is_near(source.changed.load(Relaxed)))
+                has_died == Some(true) || (is_down && is_near)
             }
         }
     }
@@ -360,6 +362,21 @@ mod tests {
         assert!(liveness.is_alive(START + 3));
         source.stand(ReportedState::Left, START + 4);
         assert!(liveness.is_gone() && liveness.has_left());
+    }
+
+    #[test]
+    fn series_that_end_after_the_last_touch_of_a_dead_source_died_with_it() {
+        let source = Arc::new(PointSource::new(None));
+        let liveness = Liveness::Points(source.clone());
+        let lease = Arc::new(Lease::new(Duration::from_secs(90), START));
+        source.touch(START);
+        source.follow(Some(&lease));
+        lease.touch(START + 60 * SECOND);
+        assert!(!liveness.failed_at(START + 90 * SECOND), "it lives");
+        lease.suspend();
+        for (after, expected) in [(40, false), (50, true), (60, true), (90, true), (600, true)] {
+            assert_eq!(liveness.failed_at(START + after * SECOND), expected, "{after} s");
+        }
     }
 
     #[test]

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use super::Table;
 use super::cell::{Cell, CellCursor, CellRef};
 use crate::streams::lock;
-use crate::{Composite, GaugePolicy, Lease, Reading, Resource, Series, UnixNanos};
+use crate::{Composite, GaugePolicy, Key, Lease, Reading, Resource, Series, UnixNanos};
 
 /// Arrivals that a table remembers. A reader that misses more of them walks the table.
 const REMEMBERED: usize = if cfg!(test) { 8 } else { 16 << 10 };
@@ -144,7 +144,12 @@ impl Table {
 
     /// The lease that the receiver of `resource` keeps. `None`: the resource lives by its cadence.
     pub fn lease_of(&self, resource: &Resource) -> Option<Arc<Lease>> {
-        lock(&self.registry).lease_of(resource).cloned()
+        self.lease_of_key(Key::of_value(resource))
+    }
+
+    /// The same for the resource with this key.
+    pub fn lease_of_key(&self, resource: Key) -> Option<Arc<Lease>> {
+        lock(&self.registry).lease_of_key(resource).cloned()
     }
 
     /// The composites that readers of this table are shown.

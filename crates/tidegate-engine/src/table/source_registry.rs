@@ -107,11 +107,16 @@ impl SourceRegistry {
         entry.map_or(0, |entry| entry.earliest_start)
     }
 
-    /// Notes a report of a source, for its cadence, and the lease that its receiver keeps.
+    /// Notes a report of a source, for its cadence, and the lease that its receiver keeps. Two directories of cells may have
+    /// one resource: what the receiver repeats of a dead one does not show that the other one is dead.
     pub(super) fn note_report(&mut self, number: SourceNumber, lease: Option<&Arc<Lease>>, now: UnixNanos) {
         if let Some(entry) = self.list.get_mut(number as usize).and_then(Option::as_mut) {
             entry.cadence.note(now);
-            entry.lease = lease.cloned();
+            let has_other = entry.lease.as_ref().is_some_and(|known| !known.is_dead());
+            let is_repeat = has_other && lease.is_some_and(|lease| lease.is_dead());
+            if !is_repeat {
+                entry.lease = lease.cloned();
+            }
         }
     }
 
@@ -120,9 +125,9 @@ impl SourceRegistry {
         self.list.get(number as usize)?.as_ref()?.lease.as_ref()
     }
 
-    /// The same for the source with this resource.
-    pub(super) fn lease_of(&self, resource: &Resource) -> Option<&Arc<Lease>> {
-        self.lease(*self.index.get(&Key::of_value(resource))?)
+    /// The same for the source whose resource has this key.
+    pub(super) fn lease_of_key(&self, resource: Key) -> Option<&Arc<Lease>> {
+        self.lease(*self.index.get(&resource)?)
     }
 
     /// The resource of a source, and how often it reports.

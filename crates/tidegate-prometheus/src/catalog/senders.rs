@@ -141,6 +141,8 @@ struct SenderState {
     series: Vec<(Weak<Table>, SlotId)>,
     number: u64,
     seen: UnixNanos,
+    /// When it was last known to be alive: with a lease, its reports don't say so.
+    alive: UnixNanos,
     /// Whether one of its series had a value at the last tick.
     has_value: bool,
     /// Whether its watched series have changed since the last tick, so that its activity is unknown.
@@ -179,7 +181,7 @@ impl Senders {
             Some(known) => {
                 known.watch(table, place);
                 if !known.has_value {
-                    known.update(false, numbers);
+                    known.update(key, false, numbers);
                 }
             }
             None if is_full => {}
@@ -196,6 +198,7 @@ impl Senders {
                     series: vec![(Arc::downgrade(table), place)],
                     number: *numbers,
                     seen,
+                    alive: seen,
                     has_value: times.is_some(),
                     is_rewatched: false,
                     cadence,
@@ -226,22 +229,30 @@ impl Senders {
                 known.number = *numbers;
             }
         }
-        for sender in senders.values_mut() {
-            sender.update(is_blind, numbers);
+        for (key, sender) in senders {
+            sender.update(*key, is_blind, numbers);
         }
+    }
+
+    /// The lease of the receiver of a resource; `None`: the resource lives by its reports. Hold no lock of a table.
+    pub(super) fn lease_of(&self, resource: &Resource) -> Option<Arc<Lease>> {
+        let key = Key::of_value(resource);
+        let state = self.state();
+        state.senders.get(&key)?.lease_of(key)
     }
 
     /// The last report of a resource. Hold no lock of a table.
     pub fn last_report(&self, resource: &Resource) -> LastReport {
+        let key = Key::of_value(resource);
         let state = self.state();
-        let Some(sender) = state.senders.get(&Key::of_value(resource)) else {
+        let Some(sender) = state.senders.get(&key) else {
             return LastReport {
                 seen: 0,
                 lease: DEFAULT_LEASE_NS,
                 sight: None,
             };
         };
-        match sender.lease_of(resource) {
+        match sender.lease_of(key) {
             Some(lease) => LastReport {
                 seen: lease.touched(),
                 lease: lease.term_ns(),
@@ -277,7 +288,7 @@ impl Senders {
             },
             sender: Some(key),
         };
-        Some(lifetime.by_lease(sender.lease_of(resource).as_deref()))
+        Some(lifetime.by_lease(sender.lease_of(key).as_deref()))
     }
 
     /// The lifetime of a series of `resource` at this place of `table`, with the times of its value. Hold no lock of
@@ -310,7 +321,7 @@ impl Senders {
             },
             sender: Some(sender),
         };
-        lifetime.by_lease(table.lease_of(resource).as_deref())
+        lifetime.by_lease(table.lease_of_key(sender).as_deref())
     }
 
     /// Ranks a resource after all others from the next tick on, unless it has reported since the start of its
@@ -328,8 +339,8 @@ impl Senders {
 }
 
 impl Lifetime {
-    /// The same of a resource whose receiver keeps this lease. What the receiver repeats of a dead one does not show that it
-    /// lives.
+    /// The same of a resource whose receiver keeps this lease. While it lives, its silence means that its values are as before.
+    /// What the receiver repeats of a dead one does not show that it lives.
     fn by_lease(self, lease: Option<&Lease>) -> Self {
         match lease {
             Some(lease) if lease.is_dead() => Self {
@@ -339,6 +350,7 @@ impl Lifetime {
                 ..self
             },
             Some(lease) => Self {
+                time: self.time.max(clock::wall(lease.touched())),
                 seen: self.seen.max(lease.touched()),
                 lease: lease.term_ns(),
                 ..self
@@ -396,10 +408,10 @@ impl SenderState {
         self.cadence.lease_ns().max(patience_ns(swept))
     }
 
-    /// The lease of its receiver; `None`: it lives by its reports.
-    fn lease_of(&self, resource: &Resource) -> Option<Arc<Lease>> {
+    /// The lease of its receiver; `None`: it lives by its reports. `resource`: the key of its resource.
+    fn lease_of(&self, resource: Key) -> Option<Arc<Lease>> {
         let mut tables = self.series.iter().filter_map(|(table, _)| table.upgrade());
-        tables.find_map(|table| table.lease_of(resource))
+        tables.find_map(|table| table.lease_of_key(resource))
     }
 
     /// Watches this series too, if a watched one has gone or fewer than the limit are watched.
@@ -440,23 +452,32 @@ impl SenderState {
         })
     }
 
-    /// Updates the time of the last report. `is_blind`: its activity since the last tick is unknown.
-    fn update(&mut self, is_blind: bool, numbers: &mut u64) {
+    /// Updates the times of its last report and of its last sign of life. `resource`: the key of its resource. `is_blind`: its
+    /// activity since the last tick is unknown.
+    fn update(&mut self, resource: Key, is_blind: bool, numbers: &mut u64) {
         let latest = self.latest();
         let is_blind = is_blind || std::mem::take(&mut self.is_rewatched);
         self.has_value = latest.is_some();
-        if let Some(Times { seen, .. }) = latest.filter(|latest| latest.seen > self.seen) {
-            self.note_report(seen, is_blind, numbers);
+        let Some(Times { seen, .. }) = latest else { return };
+        let lease = self.lease_of(resource);
+        let alive = lease.as_ref().map_or(seen, |lease| lease.touched());
+        if alive > self.alive {
+            let term = lease.map_or_else(|| self.lease_ns(), |lease| lease.term_ns());
+            if !is_blind && alive - self.alive > term {
+                // It was away, so those that lived meanwhile come first.
+                *numbers += 1;
+                self.number = *numbers;
+            }
+            self.alive = alive;
+        }
+        if seen > self.seen {
+            self.note_report(seen, is_blind);
         }
     }
 
-    fn note_report(&mut self, seen: UnixNanos, is_blind: bool, numbers: &mut u64) {
+    fn note_report(&mut self, seen: UnixNanos, is_blind: bool) {
         if is_blind {
             self.cadence = Cadence::default();
-        } else if seen - self.seen > self.lease_ns() {
-            // It was away, so those that lived meanwhile come first.
-            *numbers += 1;
-            self.number = *numbers;
         }
         self.seen = seen;
         self.cadence.note(seen);

@@ -203,6 +203,7 @@ impl View {
         ViewPass {
             style: &self.plain,
             senders: &self.senders,
+            table: None,
             now,
             rules: self.past.get().map_or(&[], |past| past.rules.as_slice()),
             time: millis(clock::wall(now)),

@@ -191,6 +191,12 @@ mod tests {
             let quality = sources.update(&evaluation, lease, START).unwrap();
             assert_eq!((quality.state, quality.reporting), (Freshness::Stale, 0));
         }
+        // Its series stay, and it is still expected for 10 minutes.
+        let mut is_expected = |after: u64| {
+            let quality = sources.update(&evaluation, None, START + after * SECOND);
+            quality.is_some()
+        };
+        assert!(is_expected(600) && !is_expected(601));
     }
 
     #[test]

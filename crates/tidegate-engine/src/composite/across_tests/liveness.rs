@@ -99,6 +99,28 @@ fn a_source_that_its_receiver_sees_is_fresh_in_silence_and_stale_in_death() {
 }
 
 #[test]
+fn a_source_is_expected_although_its_death_is_noticed_late() {
+    let scene = Scene::of(Function::Last, Across::Sum);
+    let leases = [(); 2].map(|()| Arc::new(Lease::new(Duration::from_secs(90), NOW)));
+    let report = |pod: &str, lease: &Arc<Lease>, now: u64, value: Value| {
+        let points = [point(pod, "depth", Data::Gauge, now, value)];
+        scene.set.observe_leased(&points, lease, now);
+    };
+    for (pod, lease) in ["a", "b"].into_iter().zip(&leases) {
+        report(pod, lease, NOW, Value::Double(4.0));
+    }
+    assert_eq!(scene.eval(NOW), (Freshness::Fresh, Some(8.0)));
+    // The receiver looks every 30 s.
+    let now = NOW + 30 * SECOND;
+    leases[1].touch(now);
+    report("a", &leases[0], now, Value::NoRecordedValue);
+    leases[0].suspend();
+    let answer = scene.read(now);
+    assert_eq!((answer.state, answer.value), (Freshness::Partial, Some(4.0)));
+    assert_eq!((answer.sources_expected, answer.sources_reporting), (2, 1));
+}
+
+#[test]
 fn a_failed_scrape_ends_the_source_at_once_and_discovery_lets_it_go() {
     let scene = Scene::of(Function::Last, Across::Sum);
     let all_up = |now| {

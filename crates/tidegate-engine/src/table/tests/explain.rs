@@ -117,6 +117,35 @@ fn a_source_with_a_lease_is_alive_in_silence_and_overdue_in_death() {
 }
 
 #[test]
+fn what_is_repeated_of_the_dead_leaves_the_lease_of_a_living_source() {
+    let table = table(vec![Rule::newest()]);
+    let [alive, dead] = [(); 2].map(|()| Arc::new(Lease::new(Duration::from_secs(5), NOW)));
+    // Two directories of cells with one resource.
+    let [depth, length] = ["depth", "length"].map(|name| series(name, Data::Gauge, &[("pod", "a")], &[]));
+    let report = |series: &Arc<Series>, lease: &Arc<Lease>, now: UnixNanos| {
+        let mut session = table.session(now).of_leased(Some(lease.clone()));
+        assert_eq!(session.observe(&point(series, 0, now, 4)), Outcome::Absorbed);
+    };
+    let is_that = |lease: &Arc<Lease>| {
+        let known = table.lease_of(&depth.resource);
+        known.is_some_and(|known| Arc::ptr_eq(&known, lease))
+    };
+    dead.suspend();
+    report(&length, &dead, NOW);
+    assert!(is_that(&dead));
+    report(&depth, &alive, NOW + 1);
+    report(&length, &dead, NOW + 2);
+    assert!(is_that(&alive));
+    assert_eq!(
+        table.explain(&depth, NOW + 2, 10).unwrap().state,
+        Freshness::Fresh
+    );
+    alive.suspend();
+    report(&length, &dead, NOW + 3);
+    assert!(is_that(&dead));
+}
+
+#[test]
 fn holdings_name_the_largest_sources() {
     let table = Arc::new(table(vec![Rule::newest()]));
     for pod in 0..20 {

@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use foldhash::fast::RandomState;
-use tidegate_engine::{Key, Resource};
+use tidegate_engine::{Key, Lease, UnixNanos};
 use tidegate_promql::{Labels, Millis, NAME, Selection};
 
 /// The most levels that are remembered. A reader walks through all of those that it asks for.
@@ -16,6 +16,9 @@ const MANY: usize = 1 << 18;
 /// The time for which a level is remembered before its source is known to fail, in milliseconds. The end of a series and
 /// the report of the failure may come in two requests.
 const APART_MS: u64 = 10_000;
+
+/// A source that its receiver sees dead is missing for so long, in nanoseconds. Composites expect it for the same time.
+pub(super) const MISSING_NS: u64 = 600_000_000_000;
 
 /// The time without a look at them after which all levels are forgotten, in milliseconds: nobody asks for them then. A
 /// sampler looks each second.
@@ -39,8 +42,20 @@ pub(super) struct EndedLevels {
 pub(super) struct EndedLevel {
     /// The key of its source.
     pub(super) source: Key,
-    pub(super) resource: Arc<Resource>,
+    /// The lease of its receiver: the table forgets the source before it is expected no longer. `None`: it lives by its
+    /// reports.
+    pub(super) lease: Option<Arc<Lease>>,
     pub(super) since: Millis,
+}
+
+impl EndedLevel {
+    /// Whether its receiver sees the source dead, and it is still expected.
+    pub(super) fn is_of_dead(&self, now: UnixNanos) -> bool {
+        self.lease.as_ref().is_some_and(|lease| {
+            let is_recent = now.saturating_sub(lease.touched()) <= MISSING_NS;
+            lease.is_dead() && !lease.is_ended() && is_recent
+        })
+    }
 }
 
 /// The bytes of a level: its entry, and its labels as if no other series had their values.
@@ -137,7 +152,7 @@ mod tests {
     fn level(source: Key, since: Millis) -> EndedLevel {
         EndedLevel {
             source,
-            resource: Arc::default(),
+            lease: None,
             since,
         }
     }

@@ -7,7 +7,7 @@ use std::hash::Hash;
 use std::sync::Arc;
 
 use tidegate_engine::{
-    AttributeFilter, Data, Key as Whose, KeyHasher, Pattern, Reading, Series, SlotId, UnixNanos,
+    AttributeFilter, Data, Key as Whose, KeyHasher, Pattern, Reading, Series, SlotId, Table, UnixNanos,
 };
 use tidegate_exposition::MetricType;
 use tidegate_promql::{FloatHistogram, History, Labels, Millis, NAME, SampleValue, SeriesId};
@@ -82,6 +82,8 @@ pub(super) struct ViewPass<'a> {
     /// The style of the source's names.
     pub(super) style: &'a Style,
     pub(super) senders: &'a Senders,
+    /// The table of the series; `None`: it has gone, or they are not in a table.
+    pub(super) table: Option<&'a Table>,
     pub(super) now: UnixNanos,
     /// The rules for the series whose past is kept; empty: all series.
     pub(super) rules: &'a [HistoryRule],
@@ -97,6 +99,18 @@ impl<'a> ViewPass<'a> {
         'a: 'b,
     {
         ViewPass { style, ..self }
+    }
+
+    /// The same pass over series of a table, in another style.
+    pub(super) fn of_table<'b>(self, style: &'b Style, table: &'b Table) -> ViewPass<'b>
+    where
+        'a: 'b,
+    {
+        ViewPass {
+            style,
+            table: Some(table),
+            ..self
+        }
     }
 }
 
@@ -166,7 +180,7 @@ impl SeriesEntry {
             return;
         }
         let Some(times) = Times::of(reading) else {
-            return self.end(key, pass.time, shared);
+            return self.end(key, pass, shared);
         };
         self.times = times;
         let (series, known, is_kept) = (&self.series, &mut self.numbers, self.is_kept);
@@ -274,7 +288,7 @@ impl SeriesEntry {
         shared: &mut SharedState,
     ) {
         if self.numbers.first().is_none_or(|number| number.labels != *labels) {
-            self.end(key, pass.time, shared);
+            self.end(key, pass, shared);
             self.numbers.reserve_exact(1);
             self.numbers.push(Number {
                 suffix: "",
@@ -322,18 +336,18 @@ impl SeriesEntry {
     }
 
     /// The series has no value any more.
-    pub(super) fn end(&mut self, key: Key, now: Millis, shared: &mut SharedState) {
+    pub(super) fn end(&mut self, key: Key, pass: ViewPass<'_>, shared: &mut SharedState) {
         if self.numbers.is_empty() {
             return;
         }
         if std::mem::take(&mut self.is_shown) {
             shared.release(self.names(), key);
-            self.note_end(now, shared);
+            self.note_end(pass, shared);
         }
         shared.leave(self, key);
         shared.contested.remove(&key);
         for number in self.numbers.drain(..) {
-            shared.bury(number.labels, number.past, now);
+            shared.bury(number.labels, number.past, pass.time);
         }
     }
 }

@@ -111,7 +111,7 @@ impl ViewState {
                 continue;
             };
             let Some(table) = table.upgrade() else { continue };
-            let pass = pass.of(style);
+            let pass = pass.of_table(style, &table);
             let copied: Vec<Arc<Table>> = copied.iter().filter_map(Weak::upgrade).collect();
             let mut reader = table.series_reader();
             for key in of_source {
@@ -121,14 +121,14 @@ impl ViewState {
                 let Some(entry) = slot else { continue };
                 let Some(place) = entry.place else { continue };
                 if copied.iter().any(|other| other.has(&entry.series)) {
-                    entry.end(*key, pass.time, &mut self.shared);
+                    entry.end(*key, pass, &mut self.shared);
                     continue;
                 }
                 match reader.at(place) {
                     LookupResult::Shown(reading) => entry.observe(*key, &reading, pass, &mut self.shared),
-                    LookupResult::Hidden(_) => entry.end(*key, pass.time, &mut self.shared),
+                    LookupResult::Hidden(_) => entry.end(*key, pass, &mut self.shared),
                     LookupResult::Gone => {
-                        entry.end(*key, pass.time, &mut self.shared);
+                        entry.end(*key, pass, &mut self.shared);
                         forget_name(&mut self.names, entry, *key);
                         *slot = None;
                     }
@@ -183,7 +183,7 @@ impl ViewState {
         for (at, slot) in entries.iter_mut().enumerate().filter(|(at, _)| !is_shown[*at]) {
             if let Some(mut entry) = slot.take() {
                 let key = (number as u32, at as u32);
-                entry.end(key, pass.time, &mut self.shared);
+                entry.end(key, pass, &mut self.shared);
                 forget_name(&mut self.names, &entry, key);
                 places.remove(&Arc::as_ptr(&entry.series).addr());
             }
@@ -253,7 +253,7 @@ impl ViewState {
                 && let Some(mut entry) = slot.take()
             {
                 forget_name(&mut self.names, &entry, key);
-                entry.end(key, pass.time, &mut self.shared);
+                entry.end(key, pass, &mut self.shared);
             }
         }
         let of = SourceContent::Targets(targets);

@@ -6,22 +6,18 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
 use tidegate_engine::{Data, Key, Resource, UnixNanos};
-use tidegate_promql::{Labels, Millis, NAME, Query, Selection};
+use tidegate_promql::{Labels, NAME, Query, Selection};
 
-use super::ended::EndedLevel;
+use super::ended::{EndedLevel, MISSING_NS};
 use super::entry::{Number, SeriesEntry, ViewPass};
 use super::shared::SharedState;
 use super::state::ViewState;
 use super::{View, max_past_bytes_within};
-use crate::catalog::senders::Sight;
 use crate::labels::{instance, job};
 use tidegate_pipeline::component::{Evaluation, SelectedSource};
 
 /// The gauge that a scrape says its success by: 0 after a failed one.
 const UP: &str = "up";
-
-/// A source that its receiver sees dead is missing for so long, in nanoseconds. Composites expect it for the same time.
-const MISSING_NS: u64 = 600_000_000_000;
 
 /// The gauges of one name that a selector accepts, as a whole. A composite's are not among them.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -29,7 +25,7 @@ pub struct Level {
     /// The query name of the metric.
     pub name: String,
     /// The number of its sources, with the targets that had one of the gauges until a scrape failed, and with the sources
-    /// that had one until their receiver saw them die.
+    /// that had one until their receiver saw them die. Without those that are dead for long, unless all of them are.
     pub expected: usize,
     /// The number of sources that report in time.
     pub reporting: usize,
@@ -177,12 +173,16 @@ impl ViewState {
                 let known: HashSet<Key> = sources.iter().map(|source| source.key).collect();
                 lost.difference(&known).count()
             });
-            let is_due = |source: &&SelectedSource| {
-                !source.is_dead && pass.now.saturating_sub(source.seen) <= source.lease
+            let silence = |source: &SelectedSource| pass.now.saturating_sub(source.seen);
+            let is_due = |source: &&SelectedSource| !source.is_dead && silence(source) <= source.lease;
+            let is_expected = |source: &&SelectedSource| {
+                !source.is_dead || failed.contains(&source.key) || silence(source) <= MISSING_NS
             };
+            let expected = sources.iter().filter(is_expected).count() + lost;
             Level {
                 name: name.to_owned(),
-                expected: sources.len() + lost,
+                // Where nobody is expected, the dead make the value.
+                expected: if expected > 0 { expected } else { sources.len() },
                 reporting: sources.iter().filter(is_due).count(),
             }
         });
@@ -196,10 +196,9 @@ impl ViewState {
         failed: &'a HashSet<Key>,
         pass: ViewPass<'a>,
     ) -> impl Iterator<Item = (&'a str, Key)> {
-        let mut dead = DeadResources::new(pass);
         let ended = self.shared.ended.of(selection);
         ended
-            .filter(move |(_, ended)| failed.contains(&ended.source) || dead.has(ended))
+            .filter(move |(_, ended)| failed.contains(&ended.source) || ended.is_of_dead(pass.now))
             .map(|(labels, ended)| (labels.get(NAME), ended.source))
     }
 
@@ -210,9 +209,8 @@ impl ViewState {
             return;
         }
         let failed = self.failed(ups);
-        let mut dead = DeadResources::new(pass);
         self.shared.forget_ended(pass.time, |ended| {
-            failed.contains(&ended.source) || dead.has(ended)
+            failed.contains(&ended.source) || ended.is_of_dead(pass.now)
         });
     }
 
@@ -243,45 +241,27 @@ fn sources<'a>(
             .entry(Arc::as_ptr(resource))
             .or_insert_with(|| ResourceState::of(resource, pass));
         let key = key(&number.labels, resource);
-        let known = sources.entry(key).or_insert(SelectedSource {
+        // What a receiver repeats of a dead one is no report.
+        let report = if sender.is_dead { 0 } else { entry.times.seen };
+        let found = SelectedSource {
             key,
-            seen: 0,
+            seen: if failed.contains(&key) {
+                report
+            } else {
+                report.max(sender.seen)
+            },
             lease: sender.lease,
             is_dead: sender.is_dead,
-        });
-        known.seen = known.seen.max(entry.times.seen);
-        // One of its resources lives.
-        known.is_dead &= sender.is_dead;
-        if !failed.contains(&key) {
-            known.seen = known.seen.max(sender.seen);
+        };
+        let known = sources.entry(key).or_insert(found);
+        match (known.is_dead, found.is_dead) {
+            // One of its resources lives, so those that are dead do not count.
+            (true, false) => *known = found,
+            (false, true) => {}
+            _ => known.seen = known.seen.max(found.seen),
         }
     }
     sources.into_values().collect()
-}
-
-/// The resources that their receivers see dead, and that are still expected.
-struct DeadResources<'a> {
-    pass: ViewPass<'a>,
-    known: HashMap<*const Resource, bool>,
-}
-
-impl<'a> DeadResources<'a> {
-    fn new(pass: ViewPass<'a>) -> Self {
-        Self {
-            pass,
-            known: HashMap::new(),
-        }
-    }
-
-    /// Whether the resource of a level is one of them.
-    fn has(&mut self, ended: &EndedLevel) -> bool {
-        let known = self.known.entry(Arc::as_ptr(&ended.resource));
-        *known.or_insert_with(|| {
-            let last = self.pass.senders.last_report(&ended.resource);
-            let is_recent = self.pass.now.saturating_sub(last.seen) <= MISSING_NS;
-            last.sight == Some(Sight::Dead) && is_recent
-        })
-    }
 }
 
 /// The state of a resource.
@@ -315,16 +295,20 @@ impl SeriesEntry {
     }
 
     /// Notes that its values end: if they are levels, their source may fail from now on.
-    pub(super) fn note_end(&self, now: Millis, shared: &mut SharedState) {
+    pub(super) fn note_end(&self, pass: ViewPass<'_>, shared: &mut SharedState) {
         if self.place.is_none() || !self.is_level() {
             return;
         }
+        let resource = &self.series.resource;
+        let lease = match pass.table {
+            Some(table) => table.lease_of(resource),
+            None => pass.senders.lease_of(resource),
+        };
         for number in &self.numbers {
-            let source = key(&number.labels, &self.series.resource);
             let level = EndedLevel {
-                source,
-                resource: self.series.resource.clone(),
-                since: now,
+                source: key(&number.labels, resource),
+                lease: lease.clone(),
+                since: pass.time,
             };
             shared.add_ended(number.labels.clone(), level);
         }

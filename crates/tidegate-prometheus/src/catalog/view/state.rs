@@ -196,7 +196,7 @@ impl ViewState {
                 for (at, entry) in (0u32..).zip(gone.entries) {
                     entry
                         .into_iter()
-                        .for_each(|entry| self.let_go(entry, (number as u32, at), pass.time));
+                        .for_each(|entry| self.let_go(entry, (number as u32, at), pass));
                 }
             }
         }
@@ -266,11 +266,11 @@ impl ViewState {
         else {
             return;
         };
-        let pass = pass.of(style);
         let SourceContent::Table { table, arrivals } = of else {
             return;
         };
         let Some(table) = table.upgrade() else { return };
+        let pass = pass.of_table(style, &table);
         let mut newcomers = Newcomers::default();
         let mut arrived = 0;
         *arrivals = table.flush_and_list_arrivals(*arrivals, &mut |place, series| {
@@ -301,13 +301,13 @@ impl ViewState {
         pass.senders.record_all(&table, newcomers, pass.now);
         self.arrived += arrived;
         for (mut old, key) in replaced {
-            old.end(key, pass.time, &mut self.shared);
+            old.end(key, pass, &mut self.shared);
         }
     }
 
-    fn let_go(&mut self, mut entry: SeriesEntry, key: Key, now: Millis) {
+    fn let_go(&mut self, mut entry: SeriesEntry, key: Key, pass: ViewPass<'_>) {
         forget_name(&mut self.names, &entry, key);
-        entry.end(key, now, &mut self.shared);
+        entry.end(key, pass, &mut self.shared);
     }
 }
 

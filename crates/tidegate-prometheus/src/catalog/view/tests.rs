@@ -14,7 +14,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tidegate_engine::{
-    Attributes, Buckets, Data, ExponentialHistogram, Limits, Rule, Table, Temporality, UnixNanos, Value,
+    Attributes, Buckets, Data, ExponentialHistogram, Lease, Limits, Rule, Table, Temporality, UnixNanos,
+    Value,
 };
 use tidegate_promql::{HistoryLimits, Instant, Millis, Query, SampleValue, Selection};
 
@@ -258,6 +259,18 @@ pub(super) fn send(
     table: &Table,
     resource: &[(&str, &str)],
     name: &str,
+    times: (UnixNanos, UnixNanos),
+    value: i64,
+) {
+    send_leased(table, resource, None, name, times, value);
+}
+
+/// A point of a resource whose receiver keeps a lease.
+pub(super) fn send_leased(
+    table: &Table,
+    resource: &[(&str, &str)],
+    lease: Option<&Arc<Lease>>,
+    name: &str,
     (start, time): (UnixNanos, UnixNanos),
     value: i64,
 ) {
@@ -271,7 +284,7 @@ pub(super) fn send(
     };
     let of = (resource.iter().copied().collect(), Attributes::default());
     let point = point(name, data, of, (start, time), Value::Int(value));
-    table.observe(&point, time);
+    table.session(time).of_leased(lease.cloned()).observe(&point);
 }
 
 #[test]

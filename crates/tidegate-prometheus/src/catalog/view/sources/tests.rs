@@ -344,10 +344,15 @@ fn the_gauge_of_a_dead_source_is_missing_until_it_returns_or_leaves() {
     let query = Query::parse("sum(waiting) or vector(0)").unwrap();
     let evaluation = view.sources_of(&query, now);
     assert_eq!((evaluation.sources.len(), evaluation.failed.len()), (1, 1));
-    now += 60 * SECOND;
-    of_b.touch(now);
-    record(&view, now);
-    assert_eq!(counts(&view, "waiting", now), of_waiting(1, 2), "a minute later");
+    // For longer than the table remembers a gauge.
+    for _ in 0..50 {
+        now += 10 * SECOND;
+        of_b.touch(now);
+        report(&table, &B, of_b, Some(7), now);
+        table.expire(now);
+        record(&view, now);
+        assert_eq!(counts(&view, "waiting", now), of_waiting(1, 2));
+    }
     report(&table, &B, of_b, None, now);
     of_b.suspend();
     assert_eq!(counts(&view, "waiting", now), of_waiting(0, 2));
@@ -365,4 +370,55 @@ fn the_gauge_of_a_dead_source_is_missing_until_it_returns_or_leaves() {
     now += 601 * SECOND;
     record(&view, now);
     assert_eq!(counts(&view, "waiting", now), [], "nobody expects it any more");
+}
+
+#[test]
+fn what_a_receiver_repeats_of_a_dead_source_is_no_report() {
+    let (view, shared) = view();
+    let table = table(&shared);
+    let lease = Arc::new(Lease::new(Duration::from_secs(15), START));
+    report(&table, &A, &lease, Some(5), START);
+    // Another resource of this job and instance, which pushes.
+    let pushed = [A[0], A[1], ("service.version", "2")];
+    send(&table, &pushed, "running", (0, START), 1);
+    lease.suspend();
+    let now = START + 300 * SECOND;
+    report(&table, &A, &lease, Some(5), now);
+    for (query, is_dead) in [("waiting", true), ("waiting + running", false)] {
+        let query = Query::parse(query).unwrap();
+        view.refresh(now, &view.selections_with_sources(&query));
+        let sources = view.sources_of(&query, now).sources;
+        let found: Vec<_> = sources
+            .iter()
+            .map(|source| (source.seen, source.is_dead))
+            .collect();
+        assert_eq!(found, [(START, is_dead)]);
+    }
+}
+
+#[test]
+fn a_gauge_that_outlives_its_source_is_expected_for_ten_minutes() {
+    let (view, shared) = view();
+    let table = table(&shared);
+    let leases = [(); 2].map(|()| Arc::new(Lease::new(Duration::from_secs(15), START)));
+    let [of_a, of_b] = &leases;
+    report(&table, &A, of_a, Some(5), START);
+    report(&table, &B, of_b, Some(7), START);
+    of_a.suspend();
+    let query = Query::parse("sum(waiting)").unwrap();
+    let counts = |second: u64| {
+        let now = START + second * SECOND;
+        view.refresh(now, &view.selections_with_sources(&query));
+        counts_read(&view, &query, now)
+    };
+    for second in (0..=660).step_by(60) {
+        let now = START + second * SECOND;
+        of_b.touch(now);
+        report(&table, &A, of_a, Some(5), now);
+        let expected = if second <= 600 { 2 } else { 1 };
+        assert_eq!(counts(second), [(1, expected)], "after {second} s");
+    }
+    of_b.suspend();
+    assert_eq!(counts(660), [(0, 1)]);
+    assert_eq!(counts(1261), [(0, 2)], "only the dead have a value");
 }

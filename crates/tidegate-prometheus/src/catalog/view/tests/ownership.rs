@@ -88,3 +88,69 @@ fn while_both_live_the_first_keeps_the_series_and_every_answer_says_so() {
         (Some(9.0), QueryWarnings::default())
     );
 }
+
+/// The lease of a directory of cells.
+fn lease() -> Arc<Lease> {
+    Arc::new(Lease::new(Duration::from_secs(15), START))
+}
+
+#[test]
+fn a_quiet_directory_keeps_its_series_while_its_receiver_sees_it_live() {
+    let (view, shared) = view();
+    let table = table(&shared);
+    let (quiet, other) = (lease(), lease());
+    for second in 0..120 {
+        let now = START + second * SECOND;
+        quiet.touch(now);
+        other.touch(now);
+        // It reports every 2 s, and then after a minute.
+        if second % 2 == 0 && (second < 10 || second == 70) {
+            send_leased(&table, &V1, Some(&quiet), "level", (0, now), 5);
+        }
+        if second % 2 == 0 {
+            send_leased(&table, &V2, Some(&other), "level", (0, now), 7);
+        }
+        assert_eq!(ask(&view, "level", now), Some(5.0), "after {second} s");
+    }
+}
+
+#[test]
+fn a_directory_that_was_dead_gives_way_whatever_its_receiver_repeats() {
+    let (view, shared) = view();
+    let table = table(&shared);
+    let (dead, other) = (lease(), lease());
+    for second in 0..120 {
+        let now = START + second * SECOND;
+        match second {
+            10 => dead.suspend(),
+            11..60 => {}
+            _ => dead.touch(now),
+        }
+        other.touch(now);
+        for (resource, lease, value) in [(&V1, &dead, 5), (&V2, &other, 7)] {
+            send_leased(&table, resource, Some(lease), "level", (0, now), value);
+        }
+        let expected = if second < 10 { 5.0 } else { 7.0 };
+        assert_eq!(ask(&view, "level", now), Some(expected), "after {second} s");
+    }
+}
+
+#[test]
+fn a_quiet_directory_loses_no_series_to_a_resource_that_started_later() {
+    let (view, shared) = view();
+    let table = table(&shared);
+    let lease = lease();
+    send_leased(&table, &V1, Some(&lease), "req", (START - SECOND, START), 5);
+    assert_eq!(ask(&view, "req_total", START), Some(5.0));
+    let now = START + 30 * SECOND;
+    lease.touch(now);
+    send(&table, &V2, "req", (START + 20 * SECOND, now), 7);
+    let (value, notes) = ask_with_notes(&view, "req_total", now);
+    assert_eq!(value, Some(5.0));
+    assert!(notes.collision().is_some(), "both live");
+    lease.suspend();
+    assert_eq!(
+        ask_with_notes(&view, "req_total", now + SECOND),
+        (Some(7.0), QueryWarnings::default())
+    );
+}
