@@ -338,7 +338,12 @@ impl Cells {
                     before.remove(&series::key(&series))
                 };
                 let was_due = before.as_ref().is_some_and(|before| before.was_due);
-                let (series, sent) = before.map_or((series, None), |before| (before.series, before.sent));
+                let (series, sent) = match before {
+                    Some(before) if before.series.metric == series.metric => (before.series, before.sent),
+                    // It has another help text.
+                    Some(before) => (series, before.sent),
+                    None => (series, None),
+                };
                 let known = KnownSeries {
                     series,
                     sent,
