@@ -202,11 +202,6 @@ impl Cells {
             }
             self.retry = self.send(entry).err().map(|delay| now + delay);
         }
-        // Not before its last counts are sent: the pipelines may have refused them.
-        let is_sent = self.due.is_empty() && self.ended.is_empty();
-        if !self.is_alive && is_sent && !self.lease.is_dead() {
-            self.lease.suspend();
-        }
     }
 
     /// A process has come, counted and gone between two looks. Composites take its counts from a living source only.
@@ -361,12 +356,41 @@ impl Cells {
             self.known.push(all);
         }
         self.of_series = bytes;
+        self.forget_ends_of_known();
         self.ended.extend(before.into_values().map(|known| known.series));
         has_news
     }
 
+    /// Series whose end the pipelines have refused may be there again. Their end must not come after their values.
+    fn forget_ends_of_known(&mut self) {
+        if self.ended.is_empty() {
+            return;
+        }
+        let known = self.known.iter().flatten().filter(|known| !known.is_hidden);
+        let known: HashMap<_, _> = known
+            .map(|known| (series::key(&known.series), &known.series))
+            .collect();
+        self.ended.retain(|ended| {
+            let known = known.get(&series::key(ended));
+            known.is_none_or(|known| known.resource.attributes != ended.resource.attributes)
+        });
+    }
+
     /// `Err` is the time to wait: due points stay due.
     fn send(&mut self, entry: &Entry) -> Result<(), Duration> {
+        if self.is_alive {
+            self.send_ends(entry)?;
+            return self.send_due(entry);
+        }
+        // Composites take its last counts from a living source only. A query that finds no gauge must find a dead source.
+        self.send_due(entry)?;
+        if !self.lease.is_dead() {
+            self.lease.suspend();
+        }
+        self.send_ends(entry)
+    }
+
+    fn send_ends(&mut self, entry: &Entry) -> Result<(), Duration> {
         while !self.ended.is_empty() {
             let some = self.ended.len().min(PUSH_POINTS);
             let ends = self.ended.iter().take(some);
@@ -374,6 +398,10 @@ impl Cells {
             push(entry, points.collect(), &self.lease)?;
             self.ended.drain(..some);
         }
+        Ok(())
+    }
+
+    fn send_due(&mut self, entry: &Entry) -> Result<(), Duration> {
         while !self.due.is_empty() {
             let some: Vec<_> = self.due.iter().take(PUSH_POINTS).copied().collect();
             let points: Vec<_> = some.iter().filter_map(|place| self.newest(*place)).collect();

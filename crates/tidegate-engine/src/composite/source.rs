@@ -270,7 +270,9 @@ impl Liveness {
         match self {
             Self::Events(_) | Self::Feed(_) => false,
             Self::Points(source) => {
-                let has_died = source.by_lease(|lease| lease.is_dead() && is_near(lease.touched()));
+                // The ends may come late, because pipelines have refused them.
+                let is_since = |at: UnixNanos| time.saturating_add(APART_NS) >= at;
+                let has_died = source.by_lease(|lease| lease.is_dead() && is_since(lease.touched()));
                 let is_down = source.reported_state() == ReportedState::Down;
                 has_died == Some(true) || (is_down && is_near(source.changed.load(Relaxed)))
             }

@@ -105,6 +105,45 @@ fn a_directory_dies_after_the_pipelines_have_taken_its_last_counts() {
 }
 
 #[test]
+fn live_gauges_end_after_the_death_of_their_directory() {
+    let mut scene = Scene::new("{}");
+    let store = scene.process("a", "llm");
+    count(&store, "a", 3);
+    set(&store, "depth", GaugeMode::LiveSum, 4.0);
+    scene.look();
+    let lease = scene.lease();
+    count(&store, "a", 4);
+    drop(store);
+    scene.sink.refuse(1);
+    scene.look();
+    assert_eq!(scene.sink.refusals_left(), 0);
+    assert_eq!(scene.sent("depth"), [Value::Double(4.0)]);
+    assert!(!lease.is_dead(), "its last counts wait");
+    let taker = LeaseTaker::of(&mut scene);
+    scene.look();
+    assert_eq!(*taker.0.lock(), [false, true], "counts, then ends");
+}
+
+#[test]
+fn a_refused_end_does_not_come_after_the_next_values_of_its_series() {
+    let mut scene = Scene::new("{fold: false}");
+    let store = scene.process("a", "llm");
+    count(&store, "a", 3);
+    scene.look();
+    let family = FamilySpec::new("requests", Kind::Counter).labels(["model"]);
+    store.family(&family).unwrap().remove(&["a"]);
+    drop(store);
+    scene.sink.refuse(1);
+    scene.look();
+    assert_eq!(scene.sink.refusals_left(), 0);
+    let short = scene.process("a", "llm");
+    count(&short, "a", 5);
+    drop(short);
+    (0..2).for_each(|_| scene.look());
+    assert_eq!(scene.sent("requests"), [Value::Int(3), Value::Int(5)]);
+}
+
+#[test]
 fn a_process_that_no_look_has_seen_alive_counts_for_a_living_source() {
     let mut scene = Scene::new("{}");
     let store = scene.process("a", "llm");
