@@ -29,10 +29,10 @@ const REFUSED_RETRY: Duration = Duration::from_millis(20);
 pub(super) const PUSH_POINTS: usize = 4096;
 
 /// The shortest time after which a directory that nobody reads any more does not count as alive.
-const LEASE: Duration = Duration::from_secs(15);
+pub(super) const LEASE: Duration = Duration::from_secs(15);
 
 /// The polls that a lease lasts for at least.
-const LEASE_POLLS: u32 = 3;
+pub(super) const LEASE_POLLS: u32 = 3;
 
 /// An open directory.
 pub(super) struct Cells {

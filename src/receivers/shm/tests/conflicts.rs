@@ -32,6 +32,9 @@ fn directories_with_one_resource_are_reported_and_counted() {
         ] {
             assert!(notices.contains(part), "{notices}");
         }
+        // A reload removes the receiver, or gives it another name.
+        scene.directories.finish();
+        assert_eq!((count_of("resource"), count_of("family")), (Some(0.0), Some(0.0)));
     });
 }
 

@@ -3,8 +3,22 @@
 //! The lease of a directory, by its processes.
 
 use crate::component::{Consumer, Entry, Flow, Refused, unix_now};
+use crate::receivers::shm::{directory::LEASE, rest};
 
 use super::*;
+
+#[test]
+fn leases_hold_until_the_look_after_a_slow_one() {
+    let [poll, minute] = [Duration::from_millis(10), Duration::from_mins(1)];
+    let slow = Duration::from_millis(200);
+    assert_eq!(rest(poll, Duration::from_millis(1)), poll);
+    assert_eq!(rest(poll, slow), 3 * slow);
+    for seconds in 1..10 {
+        let look = Duration::from_secs(seconds);
+        assert!(look + rest(poll, look) < LEASE, "{seconds} s");
+        assert_eq!(rest(minute, look), minute);
+    }
+}
 
 #[test]
 fn the_lease_of_a_directory_is_that_of_its_processes() {
