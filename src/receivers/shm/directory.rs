@@ -8,6 +8,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
 use tidegate_cells::{Directory, Error, FamilySpec, FamilyValues, Follower, Problem, Refused, Value as Cell};
@@ -16,7 +17,7 @@ use tidegate_engine::{Attributes, Lease, Point, Series, Value};
 use super::config::ShmConfig;
 use super::repeats::{Repeats, SeriesPosition};
 use super::series;
-use super::starts::{Start, Starts};
+use super::starts::{Finished, Start, Starts};
 use crate::batch::{Batch, Points};
 use crate::component::{Entry, unix_now, wall_now};
 use crate::receivers::kept::{self, Kept};
@@ -56,6 +57,7 @@ pub(super) struct Cells {
     ended: Vec<Arc<Series>>,
     /// The start time of the values, from the first look that finds counts.
     start: Start,
+    finished: Finished,
     retry: Option<Instant>,
     problems: BTreeMap<PathBuf, String>,
     /// The memory of the series and of the problems, in bytes.
@@ -118,13 +120,15 @@ impl Cells {
         receiver: Arc<str>,
         starts: &Starts,
     ) -> Result<Self, Error> {
+        let follower = Follower::new(Directory::open(path, config.limits())?);
         let term = LEASE.max(config.poll_interval.saturating_mul(LEASE_POLLS));
         let lease = new_lease(term);
         lease.suspend();
         Ok(Self {
             path: path.to_owned(),
+            finished: starts.finished(path, &receiver),
             receiver,
-            follower: Follower::new(Directory::open(path, config.limits())?),
+            follower,
             lease,
             term,
             is_alive: false,
@@ -192,6 +196,11 @@ impl Cells {
         } else if !was_alive && has_news && self.repeats.has_begun() {
             self.show_last_counts();
         }
+        let is_first = !self.repeats.has_begun();
+        if is_first && !self.is_alive && self.is_of_pod && self.finished.load(Relaxed) {
+            // The receiver before a reload has sent it. As for repeats, the pod may have been deleted.
+            self.mark_all_sent();
+        }
         if self.retry.is_none_or(|at| now >= at) {
             if !self.is_alive && self.is_of_pod {
                 // The pod may have been deleted. `k8sattributes` would give its series other identities, whose totals count
@@ -202,6 +211,8 @@ impl Cells {
             }
             self.retry = self.send(entry).err().map(|delay| now + delay);
         }
+        let is_sent = self.due.is_empty() && self.ended.is_empty();
+        self.finished.store(!self.is_alive && is_sent, Relaxed);
     }
 
     /// A process has come, counted and gone between two looks. Composites take its counts from a living source only.
@@ -428,6 +439,12 @@ impl Cells {
     fn found(&self, family: usize, series: usize) -> Option<(&Arc<FamilySpec>, &Cell)> {
         let FamilyValues { spec, series: all } = self.follower.merged().families.get(family)?;
         Some((spec, &all.get(series)?.value))
+    }
+
+    fn mark_all_sent(&mut self) {
+        for position in std::mem::take(&mut self.due) {
+            self.mark_sent(position);
+        }
     }
 
     fn mark_sent(&mut self, (family, series): SeriesPosition) {
