@@ -99,7 +99,7 @@ fn a_source_that_its_receiver_sees_is_fresh_in_silence_and_stale_in_death() {
 }
 
 #[test]
-fn a_gauge_that_ends_long_after_its_source_has_died_does_not_return_with_it() {
+fn a_gauge_that_ends_long_after_its_source_has_died_stays_ended() {
     let lease = Arc::new(Lease::new(Duration::from_secs(5), NOW));
     let scene = Scene::of(Function::Last, Across::Sum);
     let report = |now: u64, value: Value| {
