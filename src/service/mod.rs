@@ -5,7 +5,8 @@
 //! `plan` resolves a configuration to factories and settings. `builder` builds and connects the instances of a `graph`.
 //! `tables` connects the tables of processors with the exporters that can read them. `writers` finds processors that
 //! write the same series, `cycles` finds pipelines that publish what they merge, `outputs` finds exporters that write
-//! the same file. `running` starts the instances from exporters to receivers, and stops them in the opposite order.
+//! the same file. `refresh` finds components that forget series of cells too early. `running` starts the instances from
+//! exporters to receivers, and stops them in the opposite order.
 //! `reload` changes a running graph to that of another plan. `member` has what both know of an instance.
 
 mod builder;
@@ -16,6 +17,7 @@ pub mod graph;
 mod member;
 mod outputs;
 pub mod plan;
+mod refresh;
 pub mod reload;
 pub mod running;
 mod tables;

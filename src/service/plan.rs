@@ -2,10 +2,8 @@
 
 //! A configuration resolved to factories and settings, from which `builder` builds the components.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, HashMap};
 use std::time::{Duration, SystemTime};
-
-use tidegate_engine::Limits;
 
 use crate::batch::Signal;
 use crate::component::graph_metrics::GraphMetrics;
@@ -17,10 +15,7 @@ use crate::component::{
 use crate::config::{
     Class, Component, ComponentId, Decode, Document, Node, PipelineId, Problems, Reference, Span,
 };
-use crate::exporters::prometheus::config::PrometheusExporterConfig;
 use crate::extensions::rules::RuleFiles;
-use crate::processors::aggregate::config::AggregateConfig;
-use crate::receivers::shm::config::ShmConfig;
 use crate::{connectors, exporters, extensions, processors, receivers, telemetry};
 
 /// The default time limit of a stop: within the 30 s that Kubernetes grants, with a margin for slow exits.
@@ -99,8 +94,8 @@ impl Plan {
         plan.check_signals(document, cx);
         plan.check_shown(document, cx);
         plan.check_levels(cx);
-        plan.check_refresh(cx);
         super::outputs::check(&plan, document, cx);
+        super::refresh::check(&plan, cx);
         Some(plan)
     }
 
@@ -207,66 +202,6 @@ impl Plan {
         }
     }
 
-    /// Warns of exporters that drop series before the `shm` receiver of their pipeline sends them again. `aggregate` has a table
-    /// of its own: it must keep the series for so long, and they do not expire in the exporter.
-    fn check_refresh(&self, cx: &mut Problems) {
-        let mut warned = BTreeSet::new();
-        for pipeline in &self.pipelines {
-            let of_cells = pipeline.receivers.iter().filter_map(|id| self.receivers.get(id));
-            let of_cells = of_cells.filter(|planned| planned.factory.kind == receivers::shm::FACTORY.kind);
-            let refresh = of_cells
-                .map(|planned| planned.settings.get::<ShmConfig>())
-                .map(|config| config.refresh.max(config.poll_interval))
-                .max();
-            let Some(refresh) = refresh else {
-                continue;
-            };
-            let least = refresh.saturating_mul(2);
-            let all = pipeline.processors.iter();
-            let aggregates: Vec<_> = all
-                .filter_map(|id| Some((id, self.processors.get(id)?)))
-                .filter(|(_, planned)| planned.factory.kind == processors::aggregate::FACTORY.kind)
-                .collect();
-            for (id, aggregate) in &aggregates {
-                let config = aggregate.settings.get::<AggregateConfig>();
-                if config.expiry < least && warned.insert(*id) {
-                    cx.at(aggregate.options.child("expiry"))
-                        .help(format!("set `expiry` to at least {least:?}"))
-                        .warning(format!(
-                            "`shm` sends unchanged series every {refresh:?}: `aggregate` may forget them before"
-                        ));
-                }
-            }
-            for id in pipeline.exporters.iter().filter(|_| aggregates.is_empty()) {
-                let Some(planned) = self.exporters.get(id) else {
-                    continue;
-                };
-                let of_kind = |factory: &ExporterFactory| planned.factory.kind == factory.kind;
-                let (expiry, help) = if of_kind(&exporters::prometheus::FACTORY) {
-                    let config = planned.settings.get::<PrometheusExporterConfig>();
-                    let help = format!("set `metric_expiration` to at least {least:?}");
-                    (config.metric_expiration, help)
-                } else if of_kind(&exporters::partials::FACTORY) {
-                    let expiry = Limits::default().expiry;
-                    (
-                        expiry,
-                        format!("set `refresh` of `shm` to at most {:?}", expiry / 2),
-                    )
-                } else {
-                    continue;
-                };
-                if expiry < least && warned.insert(id) {
-                    let message = format!(
-                        "`shm` sends unchanged series every {refresh:?}: the exporter may drop them before"
-                    );
-                    cx.at(planned.options.child("metric_expiration"))
-                        .help(help)
-                        .warning(message);
-                }
-            }
-        }
-    }
-
     fn signals(&self, id: &ComponentId) -> Option<(&'static str, &'static [(Signal, Stability)])> {
         fn of<B>(planned: &Planned<Factory<B>>) -> (&'static str, &'static [(Signal, Stability)]) {
             (planned.factory.kind, planned.factory.stability)
@@ -345,64 +280,6 @@ fn spans(document: &Document) -> HashMap<(Class, ComponentId), Span> {
 mod tests {
     use crate::commands::load;
     use crate::config::Loader;
-
-    #[test]
-    fn series_that_expire_before_cells_are_sent_again_are_warnings() {
-        let warnings = |refresh: &str, processors: &str, expiration: &str| {
-            let yaml = format!(
-                "yaml:
-receivers: {{shm: {{refresh: {refresh}}}}}
-processors: {{aggregate: {{rules: [{{match: {{name: '*'}}, without: []}}]}}}}
-exporters: {{prometheus: {{endpoint: 'localhost:9464', metric_expiration: {expiration}}}}}
-service: {{pipelines: {{metrics: {{receivers: [shm], processors: [{processors}], exporters: [prometheus]}}}}}}"
-            );
-            let checked = load::check_loader(Loader::default().config(&yaml));
-            let problems = checked.problems.to_string();
-            assert!(checked.plan.is_some(), "{problems}");
-            let of_both = ["may drop them before", "may forget them before"];
-            of_both.map(|text| problems.matches(text).count())
-        };
-        assert_eq!(warnings("60s", "", "2m"), [0, 0]);
-        assert_eq!(warnings("60s", "", "119s"), [1, 0]);
-        assert_eq!(warnings("9m", "", "5m"), [1, 0]);
-        assert_eq!(warnings("9m", "aggregate", "5m"), [0, 1]);
-        assert_eq!(warnings("2m", "aggregate", "1m"), [0, 0]);
-        assert_eq!(warnings("1m, poll_interval: 2m", "", "3m"), [1, 0]);
-    }
-
-    #[test]
-    fn pages_for_replicas_need_cells_before_their_levels_expire() {
-        let warnings = |refresh: &str| {
-            let yaml = format!(
-                "yaml:
-receivers: {{shm: {{refresh: {refresh}}}}}
-exporters: {{partials: {{cluster: cluster}}}}
-service: {{pipelines: {{metrics: {{receivers: [shm], exporters: [partials]}}}}}}"
-            );
-            let checked = load::check_loader(Loader::default().config(&yaml));
-            checked
-                .problems
-                .to_string()
-                .matches("may drop them before")
-                .count()
-        };
-        assert_eq!((warnings("150s"), warnings("151s")), (0, 1));
-    }
-
-    #[test]
-    fn cells_are_sent_again_before_components_forget_them() {
-        let is_refused = |refresh: &str| {
-            let yaml = format!(
-                "yaml:
-receivers: {{shm: {{refresh: {refresh}}}}}
-exporters: {{nop: {{}}}}
-service: {{pipelines: {{metrics: {{receivers: [shm], exporters: [nop]}}}}}}"
-            );
-            let checked = load::check_loader(Loader::default().config(&yaml));
-            checked.problems.to_string().contains("must be below 10m")
-        };
-        assert!(!is_refused("599s") && is_refused("10m"));
-    }
 
     #[test]
     fn log_levels_of_components_that_do_not_exist_are_warnings() {

@@ -36,6 +36,7 @@ struct ServerState {
     lists_now: usize,
     most_lists: usize,
     write_delay: Duration,
+    refuses_writes: bool,
     waiting_writes: usize,
     conflicts: usize,
 }
@@ -157,6 +158,11 @@ impl FakeApiServer {
     /// Lets each write wait before it takes effect.
     pub fn delay_writes(&self, delay: Duration) {
         self.state.lock().write_delay = delay;
+    }
+
+    /// Refuses all further writes with a conflict.
+    pub fn refuse_writes(&self) {
+        self.state.lock().refuses_writes = true;
     }
 
     /// The number of writes that wait now.

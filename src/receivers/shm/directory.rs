@@ -8,6 +8,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
 use tidegate_cells::{Directory, Error, FamilySpec, FamilyValues, Follower, Problem, Refused, Value as Cell};
@@ -16,7 +17,7 @@ use tidegate_engine::{Attributes, Lease, Point, Series, Value};
 use super::config::ShmConfig;
 use super::repeats::{Repeats, SeriesPosition};
 use super::series;
-use super::starts::{Start, Starts};
+use super::starts::{Finished, Start, Starts};
 use crate::batch::{Batch, Points};
 use crate::component::{Entry, unix_now, wall_now};
 use crate::receivers::kept::{self, Kept};
@@ -29,10 +30,10 @@ const REFUSED_RETRY: Duration = Duration::from_millis(20);
 pub(super) const PUSH_POINTS: usize = 4096;
 
 /// The shortest time after which a directory that nobody reads any more does not count as alive.
-const LEASE: Duration = Duration::from_secs(15);
+pub(super) const LEASE: Duration = Duration::from_secs(15);
 
 /// The polls that a lease lasts for at least.
-const LEASE_POLLS: u32 = 3;
+pub(super) const LEASE_POLLS: u32 = 3;
 
 /// An open directory.
 pub(super) struct Cells {
@@ -56,6 +57,7 @@ pub(super) struct Cells {
     ended: Vec<Arc<Series>>,
     /// The start time of the values, from the first look that finds counts.
     start: Start,
+    finished: Finished,
     retry: Option<Instant>,
     problems: BTreeMap<PathBuf, String>,
     /// The memory of the series and of the problems, in bytes.
@@ -118,13 +120,15 @@ impl Cells {
         receiver: Arc<str>,
         starts: &Starts,
     ) -> Result<Self, Error> {
+        let follower = Follower::new(Directory::open(path, config.limits())?);
         let term = LEASE.max(config.poll_interval.saturating_mul(LEASE_POLLS));
         let lease = new_lease(term);
         lease.suspend();
         Ok(Self {
             path: path.to_owned(),
+            finished: starts.finished(path, &receiver),
             receiver,
-            follower: Follower::new(Directory::open(path, config.limits())?),
+            follower,
             lease,
             term,
             is_alive: false,
@@ -192,6 +196,11 @@ impl Cells {
         } else if !was_alive && has_news && self.repeats.has_begun() {
             self.show_last_counts();
         }
+        let is_first = !self.repeats.has_begun();
+        if is_first && !self.is_alive && self.is_of_pod && self.finished.load(Relaxed) {
+            // The receiver before a reload has sent it. As for repeats, the pod may have been deleted.
+            self.mark_all_sent();
+        }
         if self.retry.is_none_or(|at| now >= at) {
             if !self.is_alive && self.is_of_pod {
                 // The pod may have been deleted. `k8sattributes` would give its series other identities, whose totals count
@@ -202,11 +211,8 @@ impl Cells {
             }
             self.retry = self.send(entry).err().map(|delay| now + delay);
         }
-        // Not before its last counts are sent: the pipelines may have refused them.
         let is_sent = self.due.is_empty() && self.ended.is_empty();
-        if !self.is_alive && is_sent && !self.lease.is_dead() {
-            self.lease.suspend();
-        }
+        self.finished.store(!self.is_alive && is_sent, Relaxed);
     }
 
     /// A process has come, counted and gone between two looks. Composites take its counts from a living source only.
@@ -338,7 +344,12 @@ impl Cells {
                     before.remove(&series::key(&series))
                 };
                 let was_due = before.as_ref().is_some_and(|before| before.was_due);
-                let (series, sent) = before.map_or((series, None), |before| (before.series, before.sent));
+                let (series, sent) = match before {
+                    Some(before) if before.series.metric == series.metric => (before.series, before.sent),
+                    // It has another help text.
+                    Some(before) => (series, before.sent),
+                    None => (series, None),
+                };
                 let known = KnownSeries {
                     series,
                     sent,
@@ -356,12 +367,41 @@ impl Cells {
             self.known.push(all);
         }
         self.of_series = bytes;
+        self.forget_ends_of_known();
         self.ended.extend(before.into_values().map(|known| known.series));
         has_news
     }
 
+    /// Series whose end the pipelines have refused may be there again. Their end must not come after their values.
+    fn forget_ends_of_known(&mut self) {
+        if self.ended.is_empty() {
+            return;
+        }
+        let known = self.known.iter().flatten().filter(|known| !known.is_hidden);
+        let known: HashMap<_, _> = known
+            .map(|known| (series::key(&known.series), &known.series))
+            .collect();
+        self.ended.retain(|ended| {
+            let known = known.get(&series::key(ended));
+            known.is_none_or(|known| known.resource.attributes != ended.resource.attributes)
+        });
+    }
+
     /// `Err` is the time to wait: due points stay due.
     fn send(&mut self, entry: &Entry) -> Result<(), Duration> {
+        if self.is_alive {
+            self.send_ends(entry)?;
+            return self.send_due(entry);
+        }
+        // Composites take its last counts from a living source only. A query that finds no gauge must find a dead source.
+        self.send_due(entry)?;
+        if !self.lease.is_dead() {
+            self.lease.suspend();
+        }
+        self.send_ends(entry)
+    }
+
+    fn send_ends(&mut self, entry: &Entry) -> Result<(), Duration> {
         while !self.ended.is_empty() {
             let some = self.ended.len().min(PUSH_POINTS);
             let ends = self.ended.iter().take(some);
@@ -369,6 +409,10 @@ impl Cells {
             push(entry, points.collect(), &self.lease)?;
             self.ended.drain(..some);
         }
+        Ok(())
+    }
+
+    fn send_due(&mut self, entry: &Entry) -> Result<(), Duration> {
         while !self.due.is_empty() {
             let some: Vec<_> = self.due.iter().take(PUSH_POINTS).copied().collect();
             let points: Vec<_> = some.iter().filter_map(|place| self.newest(*place)).collect();
@@ -395,6 +439,12 @@ impl Cells {
     fn found(&self, family: usize, series: usize) -> Option<(&Arc<FamilySpec>, &Cell)> {
         let FamilyValues { spec, series: all } = self.follower.merged().families.get(family)?;
         Some((spec, &all.get(series)?.value))
+    }
+
+    fn mark_all_sent(&mut self) {
+        for position in std::mem::take(&mut self.due) {
+            self.mark_sent(position);
+        }
     }
 
     fn mark_sent(&mut self, (family, series): SeriesPosition) {

@@ -74,6 +74,12 @@ pub static FACTORY: ReceiverFactory = Factory {
 /// The thread sleeps for this multiple of the time of a reading.
 const REST: u32 = 3;
 
+/// The time until the next reading, after one that took `elapsed`. Leases must not end meanwhile.
+fn rest(poll_interval: Duration, elapsed: Duration) -> Duration {
+    let most = directory::LEASE / directory::LEASE_POLLS;
+    poll_interval.max(most.min(elapsed.saturating_mul(REST)))
+}
+
 struct Shm {
     config: Arc<ShmConfig>,
     base: Context,
@@ -148,13 +154,18 @@ impl Directories {
         loop {
             let start = Instant::now();
             self.poll(start);
-            let rest = self.config.poll_interval.max(start.elapsed() * REST);
-            if !pause.wait(rest) {
+            if !pause.wait(rest(self.config.poll_interval, start.elapsed())) {
                 break;
             }
         }
+        self.finish();
+    }
+
+    /// Looks a last time. What it has reported no longer holds.
+    fn finish(&mut self) {
         self.poll(Instant::now());
         self.base.shared.notices.set(&self.base.path, Vec::new());
+        self.record_conflicts(0, 0);
     }
 
     fn poll(&mut self, now: Instant) {
@@ -273,8 +284,13 @@ impl Directories {
         let of_families = self.open.values().flat_map(Cells::conflicts);
         let notices = notices.chain(of_families).collect();
         self.base.shared.notices.set(&self.base.path, notices);
-        let of_families: usize = self.open.values().map(Cells::conflicting_families).sum();
-        for (reason, count) in [("resource", equal.len()), ("family", of_families)] {
+        let families: usize = self.open.values().map(Cells::conflicting_families).sum();
+        self.record_conflicts(equal.len(), families);
+    }
+
+    /// Records the numbers of these conflicts in the gateway's own metrics.
+    fn record_conflicts(&self, resources: usize, families: usize) {
+        for (reason, count) in [("resource", resources), ("family", families)] {
             let labels = [
                 ("receiver", self.receiver.to_string()),
                 ("reason", reason.to_owned()),

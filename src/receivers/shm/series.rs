@@ -89,12 +89,14 @@ pub(super) fn key(series: &Arc<Series>) -> SeriesKey {
     SeriesKey(series.clone())
 }
 
-/// The identity of a series within a resource.
+/// The identity of a series within a resource: as in [`tidegate_engine::Key`], without its description.
 pub(super) struct SeriesKey(Arc<Series>);
 
 impl PartialEq for SeriesKey {
     fn eq(&self, other: &Self) -> bool {
-        self.0.metric == other.0.metric && self.0.attributes == other.0.attributes
+        let (one, two) = (&self.0.metric, &other.0.metric);
+        let is_same_metric = one.name == two.name && one.unit == two.unit && one.data == two.data;
+        is_same_metric && self.0.attributes == other.0.attributes
     }
 }
 

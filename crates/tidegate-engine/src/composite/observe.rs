@@ -169,9 +169,14 @@ impl CompositeSet {
     }
 
     /// Looks at decoded points of sources whose receiver keeps this lease. Points of a source that it knows to be dead repeat
-    /// what the source has sent before: they change nothing.
+    /// what the source has sent before: they change nothing. But its series end.
     pub fn observe_leased(&self, points: &[Point], lease: &Arc<Lease>, now: UnixNanos) {
-        if !lease.is_dead() {
+        if lease.is_dead() {
+            let ends = points
+                .iter()
+                .filter(|point| point.value == Value::NoRecordedValue);
+            ends.for_each(|point| self.observe(point, now));
+        } else {
             self.observe_with(points, Some(lease), now);
         }
     }

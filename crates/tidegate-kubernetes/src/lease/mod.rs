@@ -40,6 +40,9 @@ const CONNECT_INTERVAL: Duration = Duration::from_secs(30);
 /// The longest time for the release of the Lease at the end.
 const RELEASE_TIMEOUT: Duration = Duration::from_secs(2);
 
+/// The pause after a conflict of the release.
+const CONFLICT_PAUSE: Duration = Duration::from_millis(50);
+
 /// At most one log line in this time about failed attempts.
 const LOG_INTERVAL: Duration = Duration::from_secs(30);
 
@@ -290,6 +293,7 @@ impl Attempts {
             if self.write(client, Method::PUT, &released).await? {
                 return Ok(());
             }
+            tokio::time::sleep(CONFLICT_PAUSE).await;
         }
     }
 

@@ -115,6 +115,19 @@ async fn a_renewal_that_comes_after_the_stop_does_not_keep_the_lease() {
 }
 
 #[tokio::test]
+async fn a_release_pauses_after_each_conflict() {
+    let scene = Scene::new().await;
+    let elector = scene.elector_with("a", LONG_TIMES);
+    until("it leads", &[&elector], || elector.is_leading()).await;
+    scene.server.refuse_writes();
+    let begun = Instant::now();
+    elector.stop().await;
+    let conflicts = scene.server.conflicts();
+    let pauses = begun.elapsed().as_millis() / CONFLICT_PAUSE.as_millis();
+    assert!(conflicts > 0 && pauses + 2 >= conflicts as u128, "{conflicts}");
+}
+
+#[tokio::test]
 async fn of_two_that_write_the_same_version_one_leads() {
     let scene = Scene::new().await;
     // Both read before one of them writes, so both see that the Lease does not exist.

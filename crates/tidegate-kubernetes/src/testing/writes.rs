@@ -33,7 +33,7 @@ pub(super) fn write_object(state: &mut ServerState, head: &str, path: &str, mut 
         None => head.starts_with("POST "),
         Some(version) => head.starts_with("PUT ") && *version == object["metadata"]["resourceVersion"],
     };
-    if !is_same {
+    if !is_same || state.refuses_writes {
         state.conflicts += 1;
         return whole(
             "409 Conflict",

@@ -4,7 +4,7 @@
 
 use std::fs;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// The state of a listening socket in `/proc/net/tcp`.
 const LISTENING: &str = "0A";
@@ -58,15 +58,20 @@ fn ip_of(hex: &str) -> Option<IpAddr> {
 /// The oldest process that has a descriptor of this name: its children may have a copy. Other users' processes are not readable.
 fn process_with(descriptor: &str) -> Option<String> {
     let processes = fs::read_dir("/proc").ok()?.flatten();
-    let numbered = processes.filter(|process| {
-        let name = process.file_name();
-        name.to_str().is_some_and(|name| name.parse::<u32>().is_ok())
+    let numbered = processes.filter_map(|process| {
+        let pid: u32 = process.file_name().to_str()?.parse().ok()?;
+        Some((pid, process.path()))
     });
-    let holders = numbered.filter(|process| has_descriptor(&process.path(), descriptor));
-    let oldest = holders.min_by_key(|process| start_time(&process.path()))?;
-    let name = fs::read_to_string(oldest.path().join("comm")).unwrap_or_default();
+    let holders = numbered.filter(|(_, process)| has_descriptor(process, descriptor));
+    let (pid, process) = oldest(holders)?;
+    let name = fs::read_to_string(process.join("comm")).unwrap_or_default();
     let name: String = name.trim().chars().filter(|c| !c.is_control()).collect();
-    Some(format!("{name} (pid {})", oldest.file_name().to_string_lossy()))
+    Some(format!("{name} (pid {pid})"))
+}
+
+/// The process that started first. Of those that started in one tick, the one with the lowest id.
+fn oldest(processes: impl Iterator<Item = (u32, PathBuf)>) -> Option<(u32, PathBuf)> {
+    processes.min_by_key(|(pid, process)| (start_time(process), *pid))
 }
 
 /// When a process started, in ticks since the boot. The last time there is, if it has ended.
@@ -111,12 +116,21 @@ mod tests {
         let times = [std::process::id(), child.id()].map(|id| start_time(Path::new(&format!("/proc/{id}"))));
         child.kill().unwrap();
         child.wait().unwrap();
-        assert!(times[0] < times[1] && times[1] < u64::MAX, "{times:?}");
+        // Both may have started in one tick.
+        assert!(times[0] <= times[1] && times[1] < u64::MAX, "{times:?}");
         assert_eq!(
             start_field("7 (a) b) S 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 4711 23"),
             Some(4711)
         );
         assert_eq!((start_field("7 (a"), start_field("")), (None, None));
+    }
+
+    #[test]
+    fn of_processes_that_started_in_one_tick_the_lowest_id_is_the_oldest() {
+        // All have ended.
+        let processes = [9, 7, 8].map(|pid| (pid, PathBuf::from("/nonexistent")));
+        let found = oldest(processes.into_iter());
+        assert_eq!(found.map(|(pid, _)| pid), Some(7));
     }
 
     #[test]

@@ -32,6 +32,9 @@ fn directories_with_one_resource_are_reported_and_counted() {
         ] {
             assert!(notices.contains(part), "{notices}");
         }
+        // A reload removes the receiver, or gives it another name.
+        scene.directories.finish();
+        assert_eq!((count_of("resource"), count_of("family")), (Some(0.0), Some(0.0)));
     });
 }
 
@@ -67,6 +70,44 @@ fn a_gauge_of_two_modes_is_reported_and_one_of_both_is_sent() {
         (0..2).for_each(|_| scene.look());
         assert_eq!(scene.sent("depth").last(), Some(&Value::Double(8.0)));
     });
+}
+
+/// Sets a gauge that has a help text.
+fn set_with_help(store: &Store, help: &str, mode: GaugeMode, value: f64) {
+    let spec = FamilySpec::new("depth", Kind::Gauge(mode)).help(help);
+    let family = store.family(&spec).unwrap();
+    family.with(&[]).float().unwrap().set(value);
+}
+
+#[test]
+fn of_a_gauge_of_two_modes_and_two_help_texts_one_is_sent() {
+    let mut scene = Scene::new("{}");
+    let [one, other] = [(); 2].map(|()| scene.process("a", "llm"));
+    set_with_help(&one, "Depth", GaugeMode::LiveSum, 3.0);
+    set_with_help(&other, "Queue depth", GaugeMode::Max, 9.0);
+    scene.look();
+    set_with_help(&other, "Queue depth", GaugeMode::Max, 8.0);
+    scene.look();
+    assert_eq!(scene.sent("depth"), [Value::Double(3.0)]);
+    let notices = scene.notices();
+    assert!(
+        notices.contains("mode livesum") && notices.contains("mode max"),
+        "{notices}"
+    );
+}
+
+#[test]
+fn a_series_does_not_end_when_its_help_text_changes() {
+    let mut scene = Scene::new("{}");
+    let [older, younger] = [(); 2].map(|()| scene.process("a", "llm"));
+    set_with_help(&younger, "Queue depth", GaugeMode::LiveSum, 4.0);
+    scene.look();
+    // The text of the older process counts.
+    set_with_help(&older, "Depth", GaugeMode::LiveSum, 3.0);
+    scene.look();
+    assert_eq!(scene.sent("depth"), [Value::Double(4.0), Value::Double(7.0)]);
+    let last = points(&scene.sink).pop().unwrap();
+    assert_eq!(&*last.series.metric.description, "Depth");
 }
 
 #[test]

@@ -3,8 +3,22 @@
 //! The lease of a directory, by its processes.
 
 use crate::component::{Consumer, Entry, Flow, Refused, unix_now};
+use crate::receivers::shm::{directory::LEASE, rest};
 
 use super::*;
+
+#[test]
+fn leases_hold_until_the_look_after_a_slow_one() {
+    let [poll, minute] = [Duration::from_millis(10), Duration::from_mins(1)];
+    let slow = Duration::from_millis(200);
+    assert_eq!(rest(poll, Duration::from_millis(1)), poll);
+    assert_eq!(rest(poll, slow), 3 * slow);
+    for seconds in 1..10 {
+        let look = Duration::from_secs(seconds);
+        assert!(look + rest(poll, look) < LEASE, "{seconds} s");
+        assert_eq!(rest(minute, look), minute);
+    }
+}
 
 #[test]
 fn the_lease_of_a_directory_is_that_of_its_processes() {
@@ -102,6 +116,45 @@ fn a_directory_dies_after_the_pipelines_have_taken_its_last_counts() {
     scene.look();
     assert_eq!(*taker.0.lock(), [false]);
     assert!(lease.is_dead());
+}
+
+#[test]
+fn live_gauges_end_after_the_death_of_their_directory() {
+    let mut scene = Scene::new("{}");
+    let store = scene.process("a", "llm");
+    count(&store, "a", 3);
+    set(&store, "depth", GaugeMode::LiveSum, 4.0);
+    scene.look();
+    let lease = scene.lease();
+    count(&store, "a", 4);
+    drop(store);
+    scene.sink.refuse(1);
+    scene.look();
+    assert_eq!(scene.sink.refusals_left(), 0);
+    assert_eq!(scene.sent("depth"), [Value::Double(4.0)]);
+    assert!(!lease.is_dead(), "its last counts wait");
+    let taker = LeaseTaker::of(&mut scene);
+    scene.look();
+    assert_eq!(*taker.0.lock(), [false, true], "counts, then ends");
+}
+
+#[test]
+fn a_refused_end_does_not_come_after_the_next_values_of_its_series() {
+    let mut scene = Scene::new("{fold: false}");
+    let store = scene.process("a", "llm");
+    count(&store, "a", 3);
+    scene.look();
+    let family = FamilySpec::new("requests", Kind::Counter).labels(["model"]);
+    store.family(&family).unwrap().remove(&["a"]);
+    drop(store);
+    scene.sink.refuse(1);
+    scene.look();
+    assert_eq!(scene.sink.refusals_left(), 0);
+    let short = scene.process("a", "llm");
+    count(&short, "a", 5);
+    drop(short);
+    (0..2).for_each(|_| scene.look());
+    assert_eq!(scene.sent("requests"), [Value::Int(3), Value::Int(5)]);
 }
 
 #[test]

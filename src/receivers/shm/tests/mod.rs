@@ -361,6 +361,13 @@ impl Scene {
         Store::create(&self.root.path().join(directory), options).unwrap()
     }
 
+    /// A new receiver replaces the old one.
+    fn reload(&mut self) {
+        let Directories { config, patterns, .. } = &self.directories;
+        let entry = self.sink.entry(Signal::Metrics);
+        self.directories = Directories::new(config.clone(), patterns.clone(), &self.base, entry);
+    }
+
     /// Two seconds pass, then the receiver looks.
     fn look(&mut self) {
         self.now += Duration::from_secs(2);

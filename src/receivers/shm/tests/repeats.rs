@@ -57,9 +57,11 @@ fn a_look_repeats_a_bounded_number_of_series() {
     assert_eq!(scene.sink.items(), 2 * MANY);
 }
 
+/// A directory of a pod.
+const POD: &str = "0f4b8a52-3c1d-4e6f-9a7b-0123456789ab";
+
 #[test]
 fn a_dead_pod_is_not_repeated_until_it_lives_again() {
-    const POD: &str = "0f4b8a52-3c1d-4e6f-9a7b-0123456789ab";
     let mut scene = Scene::new("{refresh: 10s, fold: false}");
     let store = scene.process(POD, "llm");
     count(&store, "a", 3);
@@ -75,6 +77,40 @@ fn a_dead_pod_is_not_repeated_until_it_lives_again() {
     drop(again);
     scene.look();
     assert_eq!(scene.sent("requests").last(), Some(&Value::Int(4)));
+}
+
+#[test]
+fn a_reload_does_not_repeat_dead_pods_and_a_restart_does() {
+    let mut scene = Scene::new("{fold: false}");
+    let store = scene.process(POD, "llm");
+    count(&store, "a", 3);
+    scene.look();
+    scene.reload();
+    scene.look();
+    assert_eq!(scene.sent("requests"), [Value::Int(3), Value::Int(3)], "it lives");
+    count(&store, "a", 1);
+    drop(store);
+    scene.reload();
+    scene.sink.refuse(1);
+    scene.look();
+    assert_eq!(scene.sink.refusals_left(), 0);
+    scene.reload();
+    scene.look();
+    assert_eq!(scene.sent("requests")[2..], [Value::Int(4)], "its last count");
+    for _ in 0..2 {
+        scene.reload();
+        (0..2).for_each(|_| scene.look());
+        assert_eq!(scene.sent("requests").len(), 3);
+    }
+    let again = scene.process(POD, "llm");
+    scene.look();
+    assert_eq!(scene.sent("requests").len(), 4, "it lives again");
+    drop(again);
+    scene.look();
+    scene.base = context("receivers", "shm");
+    scene.reload();
+    scene.look();
+    assert_eq!(scene.sent("requests").len(), 5, "after a restart");
 }
 
 #[test]

@@ -121,6 +121,28 @@ fn a_source_is_expected_although_its_death_is_noticed_late() {
 }
 
 #[test]
+fn a_gauge_that_ends_long_after_its_source_has_died_stays_ended() {
+    let lease = Arc::new(Lease::new(Duration::from_secs(5), NOW));
+    let scene = Scene::of(Function::Last, Across::Sum);
+    let report = |now: u64, value: Value| {
+        let points = [point("a", "depth", Data::Gauge, now, value)];
+        scene.set.observe_leased(&points, &lease, now);
+    };
+    report(NOW, Value::Double(4.0));
+    lease.suspend();
+    let late = NOW + 60 * SECOND;
+    report(late, Value::NoRecordedValue);
+    let read = scene.read(late);
+    assert_eq!((read.state, read.value), (Freshness::Stale, None));
+    assert_eq!((read.sources_expected, read.sources_reporting), (1, 0));
+    let back = late + SECOND;
+    lease.touch(back);
+    assert_eq!(scene.eval(back), (Freshness::Absent, None));
+    report(back, Value::Double(6.0));
+    assert_eq!(scene.eval(back), (Freshness::Fresh, Some(6.0)));
+}
+
+#[test]
 fn a_failed_scrape_ends_the_source_at_once_and_discovery_lets_it_go() {
     let scene = Scene::of(Function::Last, Across::Sum);
     let all_up = |now| {
