@@ -45,7 +45,7 @@ for port in (8000, 8001):
 """
 WAITING = '{model_name="llama"}  6'
 
-# A vendor of metrics, which takes each request.
+# The second vendor of the file: it takes each request.
 VENDOR = """
 import http.server
 
@@ -59,7 +59,7 @@ class Vendor(http.server.BaseHTTPRequestHandler):
     def log_message(self, *arguments):
         pass
 
-http.server.ThreadingHTTPServer(("127.0.0.1", 9999), Vendor).serve_forever()
+http.server.ThreadingHTTPServer(("127.0.0.1", 9997), Vendor).serve_forever()
 """
 
 # The parts of curl and grep that the document uses: the root has neither.
@@ -198,7 +198,9 @@ def test_the_example_for_inference_engines(tmp_path: Path, first_number: Measure
 def test_the_file_of_a_collector(tmp_path: Path, first_number: Measured) -> None:
     machine = Machine(kit.directory("debian_python"), tmp_path / "home")
     machine.has("tidegate-[0-9]*-linux.tar.gz", f"tidegate-{kit.VERSION}-{platform.machine()}-linux.tar.gz")
-    shutil.copy(kit.ROOT / "tests/data/config/convert/otelcol.yaml", machine.home)
+    # Scrapes add points at times of their own.
+    collector = (kit.ROOT / "tests/data/config/convert/otelcol.yaml").read_text()
+    (machine.home / "otelcol.yaml").write_text(collector.replace("[otlp, prometheus, ", "[otlp, "))
     (machine.home / "vendor.py").write_text(VENDOR)
     (machine.home / "bin").mkdir()
     for name, program in {"curl": CURL, "grep": GREP}.items():
@@ -207,31 +209,40 @@ def test_the_file_of_a_collector(tmp_path: Path, first_number: Measured) -> None
     page = (kit.ROOT / "docs/collector.md").read_text()
     commands = [
         "tidegate config convert otelcol.yaml --with-admin --output gateway.yaml",
+        "tidegate run --config sink.yaml",
+        "export DATADOG_OTLP_ENDPOINT=http://127.0.0.1:9999",
         "tidegate validate --config gateway.yaml",
         "tidegate run --config gateway.yaml --watch-config",
     ]
     assert all(f"`{command}" in " ".join(page.split()) for command in commands), commands
-    convert, validate, run = commands
+    convert, sink, name_sink, validate, run = commands
     send, ask, _break = (dedent(block) for block in re.findall(r"(?ms)^   ```sh\n(.*?)^   ```$", page))
     (counts,) = re.findall(r"(?ms)^   ```text\n(.*?)^   ```$", page)
-    accepted = [line.strip() for line in counts.splitlines() if "receiver_accepted" in line]
+    expected = [line.strip() for line in counts.splitlines()]
+    sent = expected[0].replace("otlp.example.com", '127.0.0.1",server_port="9999')
+    assert sent != expected[0] and "exporter_sent" in sent
+    (sink_yaml,) = [dedent(block) for block in re.findall(r"(?ms)^   ```yaml\n(.*?)^   ```$", page) if "# sink.yaml\n" in block]
+    (machine.home / "sink.yaml").write_text(sink_yaml)
     (block,) = kit.blocks("docs/install.md", "sh", "## Tarball")
     unpack, *_ = documented(block).splitlines()
     script = f"""
         python3 vendor.py &
         {unpack}
         export PATH=$PWD/bin:$PWD/tidegate-{kit.VERSION}-{platform.machine()}-linux:$PATH
-        export DD_API_KEY=key DATADOG_OTLP_ENDPOINT=http://127.0.0.1:9999
-        export GRAFANA_TOKEN=key MIMIR_URL=http://127.0.0.1:9999/api/v1/write
+        {sink} >&2 &
+        {name_sink}
+        export DD_API_KEY=key GRAFANA_TOKEN=key MIMIR_URL=http://127.0.0.1:9997/api/v1/write
         {convert} >&2
         {validate} >&2
         # The root has no /etc/hosts, and so no localhost.
         {run} --set service.telemetry.metrics.address=127.0.0.1:8888 >&2 &
         {until("tidegate query --endpoint 127.0.0.1:8080 'vector(1)'", "{}  1")}
         {send.rstrip()} >&2
+        {until(f"{ask.strip()} | grep -E '^otelcol_exporter_sent.*datadog'", sent)}
         {ask}
     """
-    first_number(machine, script, accepted, OPERATOR, 'otelcol_receiver_accepted_metric_points{receiver="otlp"')
+    lines = 'otelcol_(receiver_accepted_metric_points{receiver="otlp"|exporter_sent_metric_points{exporter="otlphttp/datadog")'
+    first_number(machine, script, [sent, sent, *expected[1:]], OPERATOR, lines)
 
 
 def test_the_wheel(tmp_path: Path, first_number: Measured) -> None:

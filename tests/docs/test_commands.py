@@ -374,8 +374,16 @@ service:
 """
 
 
-@shows("docs/collector.md", "# gateway.test.yaml", "point=", "curl --silent http", "otelcol_exporter_sent", "cp gateway.yaml")
-def test_the_first_half_hour_with_the_file_of_a_collector(scene: Scene, vendor: str) -> None:
+@shows(
+    "docs/collector.md",
+    "# sink.yaml",
+    "# gateway.test.yaml",
+    "point=",
+    "curl --silent http",
+    "otelcol_exporter_sent",
+    "cp gateway.yaml",
+)
+def test_the_first_half_hour_with_the_file_of_a_collector(scene: Scene) -> None:
     own = scene.moved("127.0.0.1:8888").partition(":")[2]
     scene.write("otelcol.yaml", COLLECTOR.replace("OWN", own))
     left_out = scene.ask(scene.has("tidegate config convert otelcol.yaml --with-admin --output gateway.yaml")).stderr
@@ -385,7 +393,10 @@ def test_the_first_half_hour_with_the_file_of_a_collector(scene: Scene, vendor: 
     gateway.write_text(gateway.read_text().replace("127.0.0.1:8080", scene.moved("127.0.0.1:8080")))
     variables = scene.ask(scene.has(r"grep --only-matching '\${env:[^}]*}' gateway.yaml")).stdout.split()
     assert set(variables) == {"${env:DD_API_KEY}", "${env:DATADOG_OTLP_ENDPOINT}"}
-    scene.environment |= {"DD_API_KEY": "key", "DATADOG_OTLP_ENDPOINT": f"http://{vendor}"}
+    (scene.work / "sink.yaml").write_text(scene.block("# sink.yaml"))
+    scene.start("sink", scene.has("tidegate run --config sink.yaml"))
+    endpoint = scene.has("export DATADOG_OTLP_ENDPOINT=http://127.0.0.1:9999").partition("=")[2]
+    scene.environment |= {"DD_API_KEY": "key", "DATADOG_OTLP_ENDPOINT": endpoint}
     scene.ask(scene.has("tidegate validate --config gateway.yaml --env"))
     # A Collector has the port: another address is free.
     taken = scene.moved("127.0.0.1:4318")
@@ -407,9 +418,10 @@ def test_the_first_half_hour_with_the_file_of_a_collector(scene: Scene, vendor: 
     scene.start("tap", scene.has("tidegate tap exporters::otlphttp/datadog --limit 5"))
     scene.until(scene.block("point="), r"^\{\}$|^\{\"partialSuccess\":\{\}\}$")
     # `https` has a usual port, which the label leaves out.
-    place = '127.0.0.1",server_port="{}'.format(vendor.partition(":")[2])
-    counted = scene.block("otelcol_exporter_sent").replace("otlp.example.com", place)
-    scene.compare("docs/collector.md", scene.block("curl --silent http"), counted)
+    sink = '127.0.0.1",server_port="{}'.format(endpoint.rpartition(":")[2])
+    counted = scene.block("otelcol_exporter_sent").replace("otlp.example.com", sink)
+    scene.compare_exactly("docs/collector.md", scene.block("curl --silent http"), counted)
+    scene.until_logged("sink", "debug: 1 metric_points")
     break_and_mend(scene)
 
 
@@ -420,11 +432,10 @@ def break_and_mend(scene: Scene) -> None:
     scene.ask(scene.block("point="))
     scene.until("tidegate top --once --interval 100ms", r"exporter otlphttp/datadog +\d+ +\d+ +\d+ +[1-9]")
     scene.until_logged("gateway", "sending failed, will retry")
-    taken = len(Vendor.taken)
     scene.ask(scene.has("cp good.yaml gateway.yaml"))
     scene.until_logged("gateway", "handed_over")
     scene.until("tidegate top --once --interval 100ms", r"exporter otlphttp/datadog +\d+ +\d+ +\d+ +0 ")
-    assert len(Vendor.taken) > taken
+    scene.until_logged("sink", r"(?s)debug: 1 metric_points\n.*debug: 1 metric_points\n")
 
 
 def test_the_values_make_the_default_of_the_official_chart_valid(tmp_path: Path) -> None:
