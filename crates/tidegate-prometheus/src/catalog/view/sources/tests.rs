@@ -353,6 +353,7 @@ fn the_gauge_of_a_dead_source_is_missing_until_it_returns_or_leaves() {
         record(&view, now);
         assert_eq!(counts(&view, "waiting", now), of_waiting(1, 2));
     }
+    now += SECOND;
     report(&table, &B, of_b, None, now);
     of_b.suspend();
     assert_eq!(counts(&view, "waiting", now), of_waiting(0, 2));
