@@ -13,6 +13,7 @@ mod builder;
 mod cluster_tests;
 mod cycles;
 pub mod graph;
+mod leaders;
 mod member;
 mod outputs;
 pub mod plan;

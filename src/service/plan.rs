@@ -101,6 +101,7 @@ impl Plan {
         plan.check_levels(cx);
         plan.check_refresh(cx);
         super::outputs::check(&plan, document, cx);
+        super::leaders::check(&plan, cx);
         Some(plan)
     }
 
