@@ -5,11 +5,11 @@
 use std::collections::BTreeSet;
 
 use super::plan::{PipelinePlan, Plan, Planned};
-use super::writers::exporters;
+use super::writers;
 use crate::batch::Signal;
 use crate::component::{ExporterFactory, ReceiverFactory};
 use crate::config::{ComponentId, Node, Problems};
-use crate::{exporters as kinds, receivers};
+use crate::{exporters, receivers};
 
 /// The option that names the cluster whose leader pushes.
 const OPTION: &str = "only_leader";
@@ -23,7 +23,7 @@ pub(super) fn check(plan: &Plan, cx: &mut Problems) {
         }
         let merges = merged_cluster(plan, pipeline);
         let own = own_receiver(plan, pipeline);
-        for id in exporters(plan, &pipeline.id) {
+        for id in writers::exporters(plan, &pipeline.id) {
             let Some(planned) = plan.exporters.get(&id).filter(|planned| pushes(planned)) else {
                 continue;
             };
@@ -86,11 +86,11 @@ fn planned_receivers<'a>(
 /// Whether an exporter sends to a destination that all replicas share.
 fn pushes(planned: &Planned<ExporterFactory>) -> bool {
     let local = [
-        kinds::debug::FACTORY.kind,
-        kinds::file::FACTORY.kind,
-        kinds::nop::FACTORY.kind,
-        kinds::partials::FACTORY.kind,
-        kinds::prometheus::FACTORY.kind,
+        exporters::debug::FACTORY.kind,
+        exporters::file::FACTORY.kind,
+        exporters::nop::FACTORY.kind,
+        exporters::partials::FACTORY.kind,
+        exporters::prometheus::FACTORY.kind,
     ];
     !local.contains(&planned.factory.kind)
 }
