@@ -14,6 +14,7 @@ mod builder;
 mod cluster_tests;
 mod cycles;
 pub mod graph;
+mod leaders;
 mod member;
 mod outputs;
 pub mod plan;

@@ -96,6 +96,7 @@ impl Plan {
         plan.check_levels(cx);
         super::outputs::check(&plan, document, cx);
         super::refresh::check(&plan, cx);
+        super::leaders::check(&plan, cx);
         Some(plan)
     }
 

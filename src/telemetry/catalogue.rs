@@ -223,6 +223,7 @@ pub(super) const CATALOGUE: &[Described] = metrics_table! {
     Normal Gauge "tidegate_cluster_leader" ["1"] "1 while the replica leads the cluster.";
     Normal Counter "tidegate_cluster_delta_claims_total" ["{claim}"] "Claims of intervals of deltas, by result: won, lost and failed ones of this replica, and those of others that it followed.";
     Normal Counter "tidegate_cluster_delta_handovers_total" ["{handover}"] "Won claims that followed a claim of another replica. Each may have lost one interval of deltas.";
+    Normal Counter "tidegate_cluster_delta_gap_seconds_total" ["s"] "Seconds from claims of other replicas to the moments from which this replica knew the totals, by handover. Deltas of this time are lost.";
     Normal Counter "tidegate_cluster_linearizable_reads_total" ["{read}"] "Readers that waited until the store confirmed the values, by result: confirmed, or failed.";
     Normal Counter "tidegate_cluster_restored_records_total" ["{record}"] "Records of retained totals that the store had lost and the replica has put back.";
     Normal Counter "tidegate_cluster_folded_runs_total" ["{run}"] "Ended runs whose pages the replica has replaced by a record.";

@@ -129,6 +129,7 @@ impl TopicLayout {
 
 #[cfg(test)]
 mod tests {
+    use tidegate_cluster::testing::stored_message;
     use tidegate_cluster::{ProducerName, RunName};
 
     use super::*;
@@ -183,5 +184,24 @@ mod tests {
         assert_eq!(stored.message.headers, [("a".to_owned(), "b".to_owned())]);
         assert_eq!((stored.time, record.term()), (1_000_000_000, Some(500)));
         assert_eq!(LogRecord { body: None, ..record }.stored(), None);
+    }
+
+    #[test]
+    fn records_of_version_1_are_messages_with_their_headers() {
+        for name in ["page", "stream", "window", "record"] {
+            let expected = stored_message(name);
+            let headers = expected.headers.iter();
+            let record = LogRecord {
+                offset: 0,
+                millis: 1,
+                key: Some(expected.subject.clone().into()),
+                headers: headers
+                    .map(|(name, value)| (name.clone(), Some(value.clone().into())))
+                    .collect(),
+                body: Some(expected.body.clone()),
+            };
+            assert_eq!(record.headers.len(), expected.headers.len());
+            assert_eq!(record.stored().unwrap().message, expected);
+        }
     }
 }

@@ -122,6 +122,9 @@ fn headers(map: &HeaderMap) -> Vec<(String, String)> {
 
 #[cfg(test)]
 mod tests {
+    use tidegate_cluster::PageHeaders;
+    use tidegate_cluster::testing::{stored_message, stored_zstd};
+
     use super::*;
 
     const LIMITS: PageLimits = PageLimits {
@@ -185,6 +188,22 @@ mod tests {
             let (stored, result) = decoded(&headers, payload);
             assert!(result.is_err());
             assert_eq!(stored.message.body, UNREADABLE);
+        }
+    }
+
+    #[test]
+    fn messages_of_version_1_are_read_and_written_as_zstd() {
+        for name in ["page", "stream", "window", "record"] {
+            let expected = stored_message(name);
+            let (mut headers, payload) = encode(&expected, LIMITS).unwrap();
+            assert_eq!(headers.get(ENCODING).unwrap().as_str(), ZSTD);
+            assert_eq!(zstd::stream::decode_all(&payload[..]).unwrap(), expected.body);
+            headers.insert("Nats-Expected-Last-Subject-Sequence", "1");
+            let (stored, result) = decoded(&headers, stored_zstd(name));
+            result.unwrap();
+            assert_eq!(stored.message.body, expected.body);
+            let [read, written] = [&stored.message, &expected].map(|one| PageHeaders::parse(&one.headers));
+            assert_eq!(read.unwrap(), written.unwrap());
         }
     }
 }

@@ -40,8 +40,10 @@ pub(super) fn of(class: Class, kind: &str) -> Vec<Reason> {
             &[Reason::QueueFull, Reason::Memory],
             &[Reason::Invalid, Reason::Shutdown],
         ],
-        (Class::Exporter, "file" | "kafka" | "loadbalancing" | "nats" | "plugin") => [DELIVERY, &[]],
-        (Class::Exporter, "otlp" | "otlphttp") => [DELIVERY, &[Reason::NotLeader]],
+        (Class::Exporter, "file" | "loadbalancing") => [DELIVERY, &[]],
+        (Class::Exporter, "kafka" | "nats" | "otlp" | "otlphttp" | "plugin") => {
+            [DELIVERY, &[Reason::NotLeader]]
+        }
         (Class::Exporter, "prometheusremotewrite") => [DELIVERY, &[Reason::Conflict, Reason::NotLeader]],
         (Class::Exporter, "partials" | "prometheus") => [TABLE, &[]],
         _ => [&[], &[]],

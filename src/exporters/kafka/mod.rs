@@ -50,7 +50,8 @@ pub static FACTORY: ExporterFactory = Factory {
                 .for_each(|ledger| ledger.goes_to(peer(&config, signal)));
         }
         let writer = KafkaWriter::new(&config, cx.base.shared.clone());
-        Ok(Arc::new(Destination::new(cx, &config.delivery(), writer)))
+        let destination = Destination::new(cx, &config.delivery(), writer);
+        Ok(Arc::new(destination.only_leader(config.only_leader.as_deref())?))
     },
 };
 

@@ -76,6 +76,7 @@ fn mistakes_are_named() {
             ),
             ("{record_headers: [{name: site}]}", "`value` must be specified"),
             ("{timeout: 0s}", "greater than zero"),
+            ("{only_leader: cluster}", "not a cluster extension"),
         ],
     );
 }

@@ -58,6 +58,9 @@ crate::options! {
         pub headers: Headers = Headers::new(),
         /// Most time from a message to its acknowledgement. The exporter sends it again later.
         pub timeout: Duration = Duration::from_secs(5),
+        /// Id of a `cluster` extension. The exporter drops and counts metrics while this replica does not lead the
+        /// cluster. Each replica exports its traces and logs. Unset: every replica exports all data.
+        pub only_leader: Option<String> = None,
         /// Retries of messages without an acknowledgement.
         pub retry_on_failure: RetryConfig = RetryConfig::default(),
         /// Queue of batches that wait for delivery.

@@ -59,6 +59,7 @@ fn mistakes_are_named() {
             ("{stream: {replicas: 9}}", "between 1 and 5"),
             ("{stream: {max_age: 1m}}", "must be at most `max_age`"),
             ("{timeout: 0s}", "greater than zero"),
+            ("{only_leader: cluster}", "not a cluster extension"),
         ],
     );
 }

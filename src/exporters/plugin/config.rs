@@ -10,6 +10,7 @@ use tidegate_plugin::host::{Refusal, VersionReq, Wanted};
 
 use crate::config::{ByteSize, Decode, Node, NodeValue, Problems, Secret, TypeHelp, YamlType, wrong_type};
 use crate::delivery::{Delivery, QueueConfig, RetryConfig, Shape, Speaks, TemporalityChoice};
+use crate::exporters::vendor::check_led;
 
 crate::options! {
     /// Options of the `plugin` exporter.
@@ -38,6 +39,9 @@ crate::options! {
         pub flush_interval: Duration = Duration::from_secs(1),
         /// Temporality of sums and histograms that the plugin gets.
         pub temporality: TemporalityChoice = TemporalityChoice::Preserve,
+        /// Id of a `cluster` extension. The exporter drops and counts metrics while this replica does not lead the
+        /// cluster. Each replica exports its traces and logs. Unset: every replica exports all data.
+        pub only_leader: Option<String> = None,
         /// Retries of failed requests.
         pub retry_on_failure: RetryConfig = RetryConfig::default(),
         /// Queue of batches that wait for delivery.
@@ -96,6 +100,8 @@ impl PluginExporterConfig {
     }
 
     fn check(&self, at: &Node, cx: &mut Problems) {
+        let (leader, queue) = (self.only_leader.as_ref(), Some(&self.sending_queue));
+        check_led(leader, self.temporality, queue, at, cx);
         self.retry_on_failure.check_statuses(Speaks::Other, at, cx);
         match (&self.name, &self.path) {
             (None, None) => cx.at(at).error("one of `name` and `path` must be specified"),

@@ -69,9 +69,9 @@ pub static FACTORY: ExporterFactory = Factory {
     config: ConfigType::of::<PluginExporterConfig>(),
     build: |settings, cx| {
         let config = settings.get::<PluginExporterConfig>();
-        let delivery = config.delivery();
-        let plugin = Plugin::new(config, &cx)?;
-        Ok(Arc::new(Destination::new(cx, &delivery, plugin)))
+        let plugin = Plugin::new(config.clone(), &cx)?;
+        let destination = Destination::new(cx, &config.delivery(), plugin);
+        Ok(Arc::new(destination.only_leader(config.only_leader.as_deref())?))
     },
 };
 

@@ -263,6 +263,10 @@ fn mistakes_are_named() {
             "looked for /nowhere/libtidegate_exporter_a.so",
         ),
         ("{path: /nowhere/a.so}", "/nowhere/a.so: No such file"),
+        (
+            "{path: a.so, temporality: delta, only_leader: a, sending_queue: {storage: b, storage_mode: always}}",
+            "can't be combined with delta temporality",
+        ),
     ];
     names_mistakes(&FACTORY, &table);
 }

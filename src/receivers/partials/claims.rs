@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use tidegate_cluster::{ClusterLeader, DeltaClaim, PageReader};
+use tidegate_engine::UnixNanos;
 use tokio::sync::Notify;
 
 /// The state that both sides share.
@@ -35,9 +36,10 @@ impl ClaimBoard {
         reader: &mut PageReader,
         is_shown: bool,
         leads: bool,
+        now: UnixNanos,
     ) {
         let mut state = self.state.lock();
-        let is_followed = is_shown && leader.follow_deltas(reader);
+        let is_followed = is_shown && leader.follow_deltas(reader, now);
         state.is_followed |= is_followed;
         if std::mem::take(&mut state.is_wanted) {
             if state.is_followed {
@@ -106,7 +108,6 @@ mod tests {
 
     use tidegate_cluster::testing::Broker;
     use tidegate_cluster::{ClusterStore as _, LeaderConfig, ReaderConfig, StoreMessage, Subject};
-    use tidegate_engine::UnixNanos;
 
     use super::*;
 
@@ -155,7 +156,7 @@ mod tests {
                         _ => leader.event(event, reader, *now),
                     }
                 }
-                board.exchange(leader, reader, is_shown, leader.is_leading(*now));
+                board.exchange(leader, reader, is_shown, leader.is_leading(*now), *now);
                 while let Some((id, call)) = reader.poll() {
                     broker.client(0).start(id, call);
                 }

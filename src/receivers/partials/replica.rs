@@ -168,7 +168,7 @@ impl Replica {
         let is_shown = self.reader.is_ready(now) && self.last_show.2 == self.messages();
         let leads = self.is_leader(now);
         let Self { reader, leader, .. } = self;
-        self.claims.exchange(leader, reader, is_shown, leads);
+        self.claims.exchange(leader, reader, is_shown, leads, now);
         ReplicaCalls {
             reader: calls_of(|| reader.poll()),
             leader: calls_of(|| leader.poll(reader, now)),

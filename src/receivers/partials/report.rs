@@ -3,6 +3,7 @@
 //! The state of a replica in the gateway's own metrics and in the status of the cluster.
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use serde_json::{Value, json};
 use tidegate_cluster::{
@@ -224,6 +225,8 @@ impl ReplicaMetrics {
             metrics::counter!("tidegate_cluster_delta_claims_total", &labels).absolute(count);
         }
         metrics::counter!("tidegate_cluster_delta_handovers_total", &self.label()).absolute(stats.handovers);
+        let gap = Duration::from_nanos(stats.gap_ns).as_secs();
+        metrics::counter!("tidegate_cluster_delta_gap_seconds_total", &self.label()).absolute(gap);
     }
 
     fn leader(&self, stats: &LeaderStats, leads: bool) {

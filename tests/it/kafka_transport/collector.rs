@@ -19,7 +19,7 @@ use super::through::{accepted, reader};
 use super::topic;
 use crate::kit::go_collector::GoCollector;
 use crate::kit::kafka_broker::KafkaBroker;
-use crate::kit::numbered::{SIGNALS, arrived, body, numbers, send, send_items};
+use crate::kit::numbered::{SIGNALS, arrived, body, numbers, send, send_with, trace_id};
 use crate::kit::points::Point;
 use crate::kit::{Gateway, OtlpSink, SOON, free_port, wait_until};
 
@@ -88,11 +88,26 @@ fn wait_for_all(sink: &OtlpSink, encoding: &str) {
     }
 }
 
-fn send_all(port: u16) {
+fn send_all(port: u16, headers: &[(&str, &str)]) {
     for (signal, ..) in SIGNALS {
         for first in (0..ITEMS).step_by(50) {
-            send_items(port, signal, first..first + 50);
+            send_with(port, signal, headers, &body(signal, first..first + 50));
         }
+    }
+}
+
+/// Checks that each resource has the attributes that a receiver makes of these headers.
+fn assert_has_headers(sink: &OtlpSink, signal: Signal, headers: &[(&str, &str)]) {
+    let attribute = |(name, value): &(&str, &str)| {
+        pair(
+            &format!("kafka.header.{name}"),
+            Value::StringValue((*value).to_owned()),
+        )
+    };
+    let expected: Vec<KeyValue> = headers.iter().map(attribute).collect();
+    for mut attributes in attributes_of_resources(sink, signal) {
+        attributes.sort_by(|one, other| one.key.cmp(&other.key));
+        assert_eq!(attributes, expected);
     }
 }
 
@@ -105,21 +120,25 @@ fn the_collector_reads_what_the_gateway_writes() {
         let sink = OtlpSink::start();
         let (relay, port) = relay(sink.port());
         let receiver = format!(
-            "  kafka: {{brokers: [\"{}\"], group_id: {encoding}, initial_offset: earliest, {}}}",
+            "  kafka: {{brokers: [\"{}\"], group_id: {encoding}, initial_offset: earliest, {}, {}}}",
             broker.address(),
+            "header_extraction: {extract_headers: true, headers: [site, x-tenant, x-user]}",
             signals(encoding, "topics", "out")
         );
         let exporter = format!("  otlphttp: {{endpoint: \"http://127.0.0.1:{port}\"}}");
         let collector = GoCollector::start(&receiver, &exporter, &pipelines("kafka", "otlphttp"));
         let options = format!(
-            "producer: {{compression: zstd, required_acks: all}}, {}",
+            "producer: {{compression: zstd, required_acks: all}}, record_headers: [{{name: site, value: a}}], \
+             include_metadata_keys: [x-tenant], {}",
             signals(encoding, "topic", "out")
         );
         let (gateway, port) = writer(&broker, &options);
-        send_all(port);
+        send_all(port, &[("x-tenant", "red"), ("x-user", "ada")]);
         wait_for_all(&sink, encoding);
         for (signal, ..) in SIGNALS {
             assert_eq!(sent(&gateway, signal), ITEMS as f64, "{encoding}");
+            // No option makes `x-user` a header of messages.
+            assert_has_headers(&sink, signal, &[("site", "a"), ("x-tenant", "red")]);
         }
         gateway.stop();
         drop(collector);
@@ -164,13 +183,10 @@ fn the_gateway_reads_what_the_collector_writes() {
             signals(encoding, "topics", "in")
         );
         let gateway = reader(&broker, sink.port(), &options);
-        send_all(collector.port());
+        send_all(collector.port(), &[]);
         wait_for_all(&sink, encoding);
         for (signal, ..) in SIGNALS {
-            let site = pair("kafka.header.site", Value::StringValue("a".to_owned()));
-            for attributes in attributes_of_resources(&sink, signal) {
-                assert_eq!(attributes, std::slice::from_ref(&site), "{encoding}");
-            }
+            assert_has_headers(&sink, signal, &[("site", "a")]);
             wait_until(SOON, "the receiver counts them", || {
                 accepted(&gateway, signal) == ITEMS as f64
             });
@@ -308,8 +324,23 @@ fn of_resources(signal: Signal, count: u64) -> Vec<u8> {
     }
 }
 
+/// A request with one log record for each trace. Some records have no trace.
+fn of_traces(count: u64) -> Vec<u8> {
+    let whole = body(Signal::Logs, 0..count);
+    let mut whole = ExportLogsServiceRequest::decode(&whole[..]).expect("a request");
+    let scopes = whole.resource_logs.iter_mut().flat_map(|all| &mut all.scope_logs);
+    for record in scopes.flat_map(|all| &mut all.log_records) {
+        let number = record.time_unix_nano;
+        if !number.is_multiple_of(10) {
+            record.trace_id = trace_id(number);
+        }
+    }
+    whole.encode_to_vec()
+}
+
 /// Key and partition of each item. The gateway sends equal resources of a batch in one message, and the Collector does not.
-type Items = BTreeMap<u64, (Vec<u8>, i32)>;
+/// Without a key, each client spreads messages as it likes.
+type Items = BTreeMap<u64, Option<(Vec<u8>, i32)>>;
 
 fn items(signal: Signal, encoding: &str, records: &[ConsumerRecord]) -> Items {
     let items = records.iter().flat_map(|record| {
@@ -318,9 +349,10 @@ fn items(signal: Signal, encoding: &str, records: &[ConsumerRecord]) -> Items {
             "otlp_json" => to_protobuf(signal, &value).expect("OTLP in JSON"),
             _ => value,
         };
-        let key = record.key.as_ref().expect("a key").to_vec();
+        let key = record.key.as_ref();
+        let found = key.map(|key| (key.to_vec(), record.partition));
         let numbers = numbers(signal, &value).into_iter();
-        numbers.map(move |number| (number, (key.clone(), record.partition)))
+        numbers.map(move |number| (number, found.clone()))
     });
     items.collect()
 }
@@ -328,12 +360,25 @@ fn items(signal: Signal, encoding: &str, records: &[ConsumerRecord]) -> Items {
 #[test]
 #[ignore = "needs a Collector: `cargo xtask interop`"]
 fn keys_and_partitions_are_those_of_the_collector() {
+    assert_same_partitions("sarama_compat", "partition_logs_by_resource_attributes", || {
+        of_resources(Signal::Logs, 60)
+    });
+}
+
+#[test]
+#[ignore = "needs a Collector: `cargo xtask interop`"]
+fn partitions_by_murmur2_and_keys_of_logs_are_those_of_the_collector() {
+    assert_same_partitions("murmur2", "partition_logs_by_trace_id", || of_traces(60));
+}
+
+/// Compares the gateway with the Collector. `of_logs` is the option for logs, and `logs` gives a request of them.
+fn assert_same_partitions(hasher: &str, of_logs: &str, logs: fn() -> Vec<u8>) {
     let broker = KafkaBroker::start();
     for encoding in ENCODINGS {
         let options = |prefix: &str| {
             format!(
-                "partition_traces_by_id: true, partition_metrics_by_resource_attributes: true, \
-                 partition_logs_by_resource_attributes: true, {}",
+                "partition_traces_by_id: true, partition_metrics_by_resource_attributes: true, {of_logs}: true, \
+                 record_partitioner: {{sticky_key: {{hasher: {hasher}}}}}, {}",
                 signals(encoding, "topic", prefix)
             )
         };
@@ -348,8 +393,9 @@ fn keys_and_partitions_are_those_of_the_collector() {
             (Signal::Logs, "logs"),
         ] {
             let request = match signal {
+                Signal::Metrics => of_resources(signal, 60),
                 Signal::Traces => body(signal, 0..60),
-                _ => of_resources(signal, 60),
+                Signal::Logs => logs(),
             };
             send(collector.port(), signal, &request);
             send(port, signal, &request);
@@ -360,7 +406,7 @@ fn keys_and_partitions_are_those_of_the_collector() {
                 });
                 items(signal, encoding, &records)
             });
-            let keys: BTreeSet<_> = theirs.values().map(|(key, _)| key).collect();
+            let keys: BTreeSet<_> = theirs.values().flatten().map(|(key, _)| key).collect();
             assert!(keys.len() > 50, "{encoding}, {kind}: {} keys", keys.len());
             assert_eq!(ours, theirs, "{encoding}, {kind}");
         }

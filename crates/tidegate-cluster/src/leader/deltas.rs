@@ -5,6 +5,9 @@
 //! All replicas keep the totals at the newest claim. The leader claims before it exports, by compare-and-set of one record, and
 //! exports the increases since the claim before. The others see the claim and let go of the same increases. So the next leader
 //! goes on where the last one claimed. A leader that ends between claim and export loses one interval.
+//!
+//! A replica knows the totals from the moment at which it follows a claim. If it leads next, the increases from the claim to that
+//! moment are lost. A replica that starts follows the newest claim at its start, however old the claim is.
 
 use bytes::Bytes;
 use tidegate_engine::UnixNanos;
@@ -35,6 +38,9 @@ pub struct DeltaStats {
     pub handovers: u64,
     /// Claims of other replicas that this one has followed.
     pub followed: u64,
+    /// Nanoseconds from claims of other replicas to the moments at which this one followed them, for the claims that its own
+    /// ones came after. Nobody exports the increases of this time.
+    pub gap_ns: u64,
 }
 
 #[derive(Debug)]
@@ -48,6 +54,8 @@ pub(super) struct DeltaClaims {
     /// Whether this replica has asked to follow a claim of another one, and has won none since. A call without an answer may have
     /// taken effect.
     takes_over: bool,
+    /// When this replica followed the newest claim of another one, by its own clock, and when the store took that claim.
+    followed: Option<(UnixNanos, UnixNanos)>,
     result: Option<DeltaClaim>,
     /// The sequence of the newest claim that this replica knows the consequences of.
     seen: u64,
@@ -62,6 +70,7 @@ impl DeltaClaims {
             is_wanted: false,
             asked: None,
             takes_over: false,
+            followed: None,
             result: None,
             seen: 0,
             stats: DeltaStats::default(),
@@ -86,12 +95,15 @@ impl DeltaClaims {
     }
 
     /// Whether another replica has made a claim since the last call that said so.
-    pub(super) fn follow(&mut self, reader: &mut PageReader) -> bool {
+    pub(super) fn follow(&mut self, reader: &mut PageReader, now: UnixNanos) -> bool {
         let record = reader.deltas();
         let is_new = record.sequence() != self.seen;
         self.seen = record.sequence();
         let follows = is_new && record.is_of_another(&self.name);
-        self.stats.followed += u64::from(follows);
+        if follows {
+            self.stats.followed += 1;
+            self.followed = Some((now, record.time()));
+        }
         follows
     }
 
@@ -119,6 +131,13 @@ impl DeltaClaims {
         Some((id, StoreCall::CompareAndSet(message, expected)))
     }
 
+    /// The time between the newest claim of another replica and the moment at which this one followed it. Messages that came in
+    /// the meantime tell more about the clock of the store.
+    fn take_gap(&mut self, reader: &PageReader) -> u64 {
+        let followed = self.followed.take().filter(|(_, claimed)| *claimed > 0);
+        followed.map_or(0, |(at, claimed)| reader.store_time(at).saturating_sub(claimed))
+    }
+
     /// Takes the answer to a call. `false`: the call is not a claim.
     pub(super) fn answer(
         &mut self,
@@ -132,7 +151,10 @@ impl DeltaClaims {
         }
         let result = match result {
             Ok(StoreReply::Stored(sequence)) => {
-                self.stats.handovers += u64::from(std::mem::take(&mut self.takes_over));
+                if std::mem::take(&mut self.takes_over) {
+                    self.stats.handovers += 1;
+                    self.stats.gap_ns += self.take_gap(reader);
+                }
                 self.stats.won += 1;
                 reader.deltas().set(*sequence, &self.name);
                 self.seen = *sequence;

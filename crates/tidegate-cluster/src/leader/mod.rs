@@ -149,8 +149,8 @@ impl ClusterLeader {
 
     /// Whether another replica has claimed deltas since the last call that said so. Its claim covers the increases that this
     /// replica has not exported.
-    pub fn follow_deltas(&mut self, reader: &mut PageReader) -> bool {
-        self.deltas.follow(reader)
+    pub fn follow_deltas(&mut self, reader: &mut PageReader, now: UnixNanos) -> bool {
+        self.deltas.follow(reader, now)
     }
 
     /// The counts of claims.

@@ -373,7 +373,7 @@ fn claim(cluster: &mut Cluster, replica: usize) -> Option<DeltaClaim> {
 
 fn follows(cluster: &mut Cluster, replica: usize) -> bool {
     let (reader, leader) = &mut cluster.replicas[replica];
-    leader.follow_deltas(reader)
+    leader.follow_deltas(reader, cluster.now)
 }
 
 #[test]
@@ -426,6 +426,31 @@ fn a_handover_counts_once_if_the_answer_to_its_claim_is_late() {
     cluster.run_for(4);
     let stats = cluster.replicas[1].1.delta_stats();
     assert_eq!((stats.won, stats.failed, stats.handovers), (2, 1, 1));
+}
+
+#[test]
+fn the_time_until_a_replica_follows_the_last_claim_is_a_gap() {
+    let mut cluster = Cluster::new(1);
+    cluster.run_for(5);
+    let mut gap_after = |seconds| {
+        cluster.broker.put(StoreMessage {
+            subject: Subject::Deltas.text("c"),
+            headers: Vec::new(),
+            body: "another".into(),
+        });
+        // Meanwhile, no replica knows the totals.
+        cluster.run_for(seconds);
+        assert!(follows(&mut cluster, 0));
+        let gap = cluster.replicas[0].1.delta_stats().gap_ns;
+        for won in [1, 2] {
+            assert_eq!(claim(&mut cluster, 0), Some(DeltaClaim::Won), "{won}");
+        }
+        cluster.replicas[0].1.delta_stats().gap_ns - gap
+    };
+    // Messages arrive up to 1 s late here.
+    assert!((59 * SECOND..=60 * SECOND).contains(&gap_after(60)));
+    assert!(gap_after(1) <= SECOND);
+    assert_eq!(cluster.replicas[0].1.delta_stats().handovers, 2);
 }
 
 #[test]

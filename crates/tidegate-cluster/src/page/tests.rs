@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
+mod stored;
+
 use std::time::Duration;
 
 use proptest::prelude::*;

@@ -37,6 +37,11 @@ impl DeltaRecord {
         self.sequence
     }
 
+    /// When the store took it, by the clock of the store; 0: not known.
+    pub(crate) fn time(&self) -> UnixNanos {
+        self.time
+    }
+
     /// Whether another replica than `name` holds it.
     pub(crate) fn is_of_another(&self, name: &Bytes) -> bool {
         self.sequence > 0 && self.holder != *name

@@ -277,6 +277,11 @@ impl PageReader {
         &mut self.deltas
     }
 
+    /// The time of the store's clock at a time of ours.
+    pub(crate) fn store_time(&self, time: UnixNanos) -> UnixNanos {
+        self.clock.store_time(time)
+    }
+
     /// The difference to the cluster, if its number of partitions is another one. The replica is never ready then.
     pub fn mismatch(&self) -> Option<PartitionMismatch> {
         self.partitions.mismatch()

@@ -18,7 +18,12 @@
 {{- $kafka := $cluster.kafka -}}
 {{- $sasl := $kafka.sasl -}}
 {{- if not $kafka.brokers }}{{ fail "cluster.kafka.brokers: name at least one broker, such as kafka:9092" }}{{ end -}}
-{{- if and $sasl.mechanism (not $sasl.userSecret.name) }}{{ fail (printf "cluster.kafka.sasl: %s needs userSecret.name, the Secret with the user and the password" $sasl.mechanism) }}{{ end -}}
+{{- $isBearer := eq (toString $sasl.mechanism) "OAUTHBEARER" -}}
+{{- if and $isBearer $sasl.userSecret.name }}{{ fail "cluster.kafka.sasl: OAUTHBEARER has no user: remove userSecret" }}{{ end -}}
+{{- if and $isBearer (not $sasl.tokenSecretRef) (not $sasl.tokenAudience) }}{{ fail "cluster.kafka.sasl: OAUTHBEARER needs tokenSecretRef, the Secret with the token, or tokenAudience" }}{{ end -}}
+{{- if and $sasl.tokenSecretRef $sasl.tokenAudience }}{{ fail "cluster.kafka.sasl: set tokenSecretRef or tokenAudience, not both" }}{{ end -}}
+{{- if and (or $sasl.tokenSecretRef $sasl.tokenAudience) (not $isBearer) }}{{ fail "cluster.kafka.sasl: a token has no effect: set mechanism: OAUTHBEARER" }}{{ end -}}
+{{- if and $sasl.mechanism (not $isBearer) (not $sasl.userSecret.name) }}{{ fail (printf "cluster.kafka.sasl: %s needs userSecret.name, the Secret with the user and the password" $sasl.mechanism) }}{{ end -}}
 {{- if and $sasl.userSecret.name (not $sasl.mechanism) }}{{ fail "cluster.kafka.sasl: userSecret needs a mechanism, such as SCRAM-SHA-512" }}{{ end -}}
 {{- end -}}
 {{- with (index $cluster $cluster.engine).tls -}}
@@ -89,8 +94,12 @@ cluster:
       {{- if $cluster.kafka.sasl.mechanism }}
       sasl:
         mechanism: {{ $cluster.kafka.sasl.mechanism }}
+        {{- if eq $cluster.kafka.sasl.mechanism "OAUTHBEARER" }}
+        token_file: /etc/tidegate-cluster/token
+        {{- else }}
         username: "${env:CLUSTER_USERNAME}"
         password: "${env:CLUSTER_PASSWORD}"
+        {{- end }}
       {{- end }}
       {{- include "tidegate.clusterTls" $cluster.kafka.tls | nindent 6 }}
     {{- end }}
@@ -129,6 +138,14 @@ tls: {{ if .caSecretRef }}{ca_file: /etc/tidegate-cluster/ca.pem}{{ else }}{}{{ 
 {{- $options := index $cluster $cluster.engine -}}
 {{- with $options.credentialsSecretRef }}
 - secret: {name: {{ .name }}, items: [{key: {{ .key }}, path: user.creds}]}
+{{- end }}
+{{- with $options.sasl }}
+{{- with .tokenSecretRef }}
+- secret: {name: {{ .name }}, items: [{key: {{ .key }}, path: token}]}
+{{- end }}
+{{- with .tokenAudience }}
+- serviceAccountToken: {audience: {{ . | quote }}, path: token}
+{{- end }}
 {{- end }}
 {{- with $options.tls.caSecretRef }}
 - secret: {name: {{ .name }}, items: [{key: {{ .key }}, path: ca.pem}]}
