@@ -39,7 +39,7 @@ GUIDES = {
     "receivers/prometheusremotewrite": "remote-write.md",
     "receivers/rules": "rules.md",
     "receivers/shm": "shm.md",
-    "receivers/uds": "processors.md",
+    "receivers/uds": "events.md",
     "exporters/kafka": "kafka.md",
     "exporters/nats": "nats.md",
     "exporters/otlp": "otlp.md",
