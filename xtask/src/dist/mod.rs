@@ -311,6 +311,7 @@ pub(crate) fn test(arguments: &[String]) -> Outcome {
         ("TIDEGATE_DEBIAN_COMPILERS", testenv::part("debian-compilers")),
         ("TIDEGATE_PYTHON_BUILD", process::target().join("python/build")),
         ("TIDEGATE_SYSTEMD", testenv::part("systemd")),
+        ("TIDEGATE_NIXL", testenv::part("nixl-1.5.1")),
         ("TIDEGATE_ACTIONLINT", ACTIONLINT.installed()?),
         ("TIDEGATE_HELM", HELM.installed()?),
         ("PATH", path_with(testenv::part("zstd/usr/bin"))?),
