@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any, Iterator
 
 import diagrams
+import example_values
 import plots
 import sizing
 
@@ -39,7 +40,7 @@ GUIDES = {
     "receivers/prometheusremotewrite": "remote-write.md",
     "receivers/rules": "rules.md",
     "receivers/shm": "shm.md",
-    "receivers/uds": "processors.md",
+    "receivers/uds": "events.md",
     "exporters/kafka": "kafka.md",
     "exporters/nats": "nats.md",
     "exporters/otlp": "otlp.md",
@@ -144,16 +145,18 @@ def sentence(text: str) -> str:
     return text[:1].upper() + text[1:] + ("" if text.endswith(".") else ".")
 
 
-def option_row(option: Row) -> list[str]:
+def option_row(option: Row, example: str | None) -> list[str]:
     default = "required" if option["is_required"] else code(option["default"])
     if option["default"] == "unset":
         default = "unset"
+    if option["default"] == example_values.SECRET:
+        default = code('""')
     # The defaults of a map are those of its options.
-    if (option["default"] or "").startswith("{") and option["type"] == "map":
+    if (option["default"] or "").startswith("{") and option["default"] != "{}" and option["type"] == "map":
         default = ""
     meaning = sentence(option["description"])
-    if option["example"] not in (None, option["default"]):
-        meaning += f" Example: {code(option['example'])}."
+    if example is not None:
+        meaning += f" Example: {code(example)}."
     if option["aliases"]:
         meaning += f" Also: {', '.join(code(name) for name in option['aliases'])}."
     if option["deprecated"]:
@@ -161,7 +164,8 @@ def option_row(option: Row) -> list[str]:
     return [code(option["path"]), option["type"], default, meaning]
 
 
-def options(rows: list[Row]) -> str:
+def options(rows: list[Row], example: str = "") -> str:
+    """The tables of options. `example` is that of the page."""
     counting = [option for option in rows if not option["is_without_effect"]]
     others = [option for option in rows if option["is_without_effect"]]
     text = "## Options\n\n"
@@ -172,7 +176,8 @@ def options(rows: list[Row]) -> str:
             "`::` stands between an option and the options inside it, `[]` for an item of a list, and `NAME` for a key that\n"
             "you choose.\n\n"
         )
-        text += table(["option", "type", "default", "meaning"], [option_row(option) for option in counting])
+        shown = ((option, example_values.example_of(option, counting, example)) for option in counting)
+        text += table(["option", "type", "default", "meaning"], [option_row(*each) for each in shown])
     if others:
         text += "## Options without effect\n\nThe gateway accepts these options of the Collector with a warning.\n\n"
         text += table(["option", "reason"], [[code(option["path"]), option["description"]] for option in others])
@@ -238,7 +243,7 @@ def component_page(component: Row, own_metrics: list[Row]) -> str:
         signals = [[signal, stability] for signal, stability in component["stability"].items()]
         text += table(["signal", "stability"], signals)
     text += f"## Example\n\n```yaml\n{component['example']}```\n\n"
-    text += options(component["options"])
+    text += options(component["options"], component["example"])
     if component["vendors"]:
         text += "## Presets of vendors\n\n```yaml\n" + "".join(f"{line}\n" for line in component["vendors"]) + "```\n\n"
     names = component["own_metrics"]

@@ -103,6 +103,15 @@ def test_the_packages_are_installed_before_they_are_uploaded() -> None:
     assert all("grep" in names[index] and "GITHUB_REF_NAME#v" in names[index] for index in (deb, wheel))
 
 
+def test_users_can_begin_with_the_files_before_they_are_uploaded() -> None:
+    names: list[str] = [step.get("run") or step["uses"] for step in steps("packages")]
+    upload = next(index for index, run in enumerate(names) if run.startswith("actions/upload-artifact@"))
+    assert names.index("cargo xtask dist --zig") < names.index("cargo xtask first-minutes") < upload
+    # The container has the rights of the one that runs these tests for each change.
+    container = yaml.safe_load((WORKFLOWS / "ci.yml").read_text())["jobs"]["test"]["container"]
+    assert jobs()["packages"]["container"] == container
+
+
 def test_the_site_of_the_documents_is_a_file_of_the_release() -> None:
     assert "cargo xtask site" in script("site") and "-site.tar.gz" in str(steps("site"))
     assert "site" in needed("publish") and "needs.site.result == 'success'" in jobs()["publish"]["if"]

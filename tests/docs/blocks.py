@@ -4,6 +4,7 @@
 
 - A block `yaml` whose first line is a comment with a name is that file. `tidegate validate` must accept it. Other blocks of
   `yaml` are parts of a configuration, and must be valid in a complete one.
+- A block `python` whose first line is a comment with a name is that file, which a later block may run.
 - A block `sh` runs in the directory of the files. The next block, if it is `text`, is its output: numbers but 0 may differ, and
   a line `...` stands for any lines.
 - `<!-- background: NAME -->` before a block: it runs until the end, or until `<!-- stop: NAME -->` before another block.
@@ -181,6 +182,8 @@ class Page:
         match block.language, kind:
             case "yaml", _:
                 self.check_yaml(at, text)
+            case "python", _ if named := re.match(r"# ([\w.-]+\.py)\n", text):
+                (self.work / named[1]).write_text(text)
             case "sh", "background":
                 self.start(name, text)
             case "sh", _:

@@ -169,7 +169,7 @@ def coverage_of(document: str, block: Block) -> list[str]:
     """Where a block runs, or why it does not."""
     whole = "a page that runs whole" if document in WHOLE | set(WHOLE_ELSEWHERE) else None
     not_run = block.entry(document, NOT_RUN)
-    python = PYTHON if block.language == "python" else None
+    python = PYTHON if block.language == "python" and not whole else None
     here, elsewhere = block.entry(document, RUN_HERE), block.entry(document, ELSEWHERE)
     return [said for said in (None if not_run else whole, not_run, here, elsewhere, python) if said]
 

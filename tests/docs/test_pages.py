@@ -64,13 +64,13 @@ PROGRAMS = {
 }
 
 
-PAGES = ("concepts.md", "operations.md", "tutorial.md")
+PAGES = ("concepts.md", "events.md", "operations.md", "tutorial.md")
 
 
 @pytest.mark.parametrize("page", PAGES)
 def test_every_block_of_the_page_works(page: str, tmp_path: Path) -> None:
     assert len(list(blocks(page))) >= 2
-    Page(page, tmp_path, os.environ["TIDEGATE_BINARY"]).run()
+    Guide(page, tmp_path, os.environ["TIDEGATE_BINARY"]).run()
 
 
 # tests/dist runs this guide: it needs the SDK.

@@ -88,6 +88,11 @@ const COMMANDS: &[Command] = &[
         run: dist::test_alone,
     },
     Command {
+        name: "first-minutes",
+        about: "after `dist`: the first commands of users with the files of target/dist, in empty systems; arguments go to pytest",
+        run: dist::first_minutes,
+    },
+    Command {
         name: "page",
         about: "setup, then the page of admin in a real browser: views, contrast, keyboard, access; arguments go to pytest; --open [MINUTES] (60) measures pages that stay open: --pages N (20), --binary GATEWAY, --publish",
         run: page::test_alone,

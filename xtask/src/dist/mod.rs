@@ -45,6 +45,19 @@ const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 const CHECKSUMS: &str = "SHA256SUMS";
 
+/// The tests of what a user does first, with one file of a release.
+const FIRST_MINUTES: &str = "tests/dist/test_first_minutes.py";
+
+/// The variables of these tests for empty systems, each with its part of the test environment.
+const EMPTY_SYSTEMS: [(&str, &str); 3] = [
+    ("TIDEGATE_DEBIAN_ROOT", "debian-root"),
+    ("TIDEGATE_DEBIAN_PYTHON", "debian-python"),
+    ("TIDEGATE_DEBIAN_COMPILERS", "debian-compilers"),
+];
+
+/// The part of the test environment with pytest.
+const PYTEST: &str = "python-tools";
+
 /// A kind of package.
 struct PackageKind {
     name: &'static str,
@@ -311,6 +324,7 @@ pub(crate) fn test(arguments: &[String]) -> Outcome {
         ("TIDEGATE_DEBIAN_COMPILERS", testenv::part("debian-compilers")),
         ("TIDEGATE_PYTHON_BUILD", process::target().join("python/build")),
         ("TIDEGATE_SYSTEMD", testenv::part("systemd")),
+        ("TIDEGATE_NIXL", testenv::part("nixl-1.5.1")),
         ("TIDEGATE_ACTIONLINT", ACTIONLINT.installed()?),
         ("TIDEGATE_HELM", HELM.installed()?),
         ("PATH", path_with(testenv::part("zstd/usr/bin"))?),
@@ -319,6 +333,29 @@ pub(crate) fn test(arguments: &[String]) -> Outcome {
     // The roots of the tests take gigabytes.
     let options = ["tests/dist", "--quiet", "-o", "tmp_path_retention_policy=none"];
     pytest::run(&options, &folders, &programs, arguments)
+}
+
+/// Runs the first minutes of a user with the files in `target/dist`, and installs only what they need. Arguments go to pytest.
+pub(crate) fn first_minutes(arguments: &[String]) -> Outcome {
+    let release = process::target().join("dist");
+    if !release.join(CHECKSUMS).exists() {
+        let release = release.display();
+        return Err(format!("{release} has no release: run `cargo xtask dist` first"));
+    }
+    for (_, system) in EMPTY_SYSTEMS {
+        testenv::setup_part(system)?;
+    }
+    testenv::setup_part(PYTEST)?;
+    let systems = EMPTY_SYSTEMS.map(|(variable, system)| (variable, testenv::part(system)));
+    pytest::watch(
+        FIRST_MINUTES,
+        pytest::python(&[testenv::part(PYTEST)])?
+            .args(["-m", "pytest", "-p", "no:cacheprovider", FIRST_MINUTES, "--quiet"])
+            .args(["-o", "tmp_path_retention_policy=none"])
+            .args(arguments)
+            .env("TIDEGATE_DIST", release)
+            .envs(systems),
+    )
 }
 
 /// The search path for programs, with one more directory at the end.
