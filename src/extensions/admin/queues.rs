@@ -14,6 +14,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::component::account::SenderKey;
 use crate::component::worker::in_background;
+use crate::component::{Account, Held};
 use crate::net::pages::MAX_CONNECTIONS;
 use crate::net::shares::{Most, NoShare, Share, Shares};
 
@@ -44,11 +45,27 @@ const FOLLOWING: Most = Most {
     of_one: 1024,
 };
 
+/// A stream of gRPC keeps so much of its request without a reservation. Autoscalers come above the memory limit, too.
+const FREE_BYTES: usize = 8 << 10;
+
+/// The most bytes that all of these streams keep beyond that. A memory limit below 1 GiB lowers it.
+const KEPT_BYTES: usize = 64 << 20;
+
+/// The divisor of the memory limit that gives the lower value.
+const KEPT_SHARE: usize = 16;
+
 /// Streams of autoscalers that compute their value, at a time.
 const STREAMS: usize = 2;
 
 /// A place of a reader that keeps its connection or stream.
 pub(super) type ConnectionShare = Share;
+
+/// The memory of what a stream keeps of its request, until the drop.
+#[derive(Debug)]
+pub(super) struct RequestShare {
+    _share: Share,
+    _held: Held,
+}
 
 /// A kind of query.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -77,6 +94,8 @@ pub(super) struct QueryQueues {
     urgent: Arc<AtomicUsize>,
     watching: Arc<Shares>,
     following: Arc<Shares>,
+    /// Bytes that streams of gRPC keep of their requests.
+    kept: Arc<Shares>,
 }
 
 /// A query that heavy ones let pass.
@@ -121,6 +140,9 @@ pub(super) enum NotComputed {
     /// Too many readers of the same client wait for changes.
     #[error("{0} readers of this client already wait for changes: try again later")]
     WatchedByClient(usize),
+    /// A watch keeps much of its request, and memory is short.
+    #[error("this watch needs more memory than is free: name fewer labels or signals, or try again later")]
+    WatchMemory,
     /// The query is heavy, and memory is short.
     #[error(
         "this query needs more memory than is free: ask for a shorter range or fewer series, or try again later"
@@ -142,7 +164,7 @@ impl NotComputed {
             Self::CrowdedByClient(_) => "client_waiting",
             Self::Watched(_) => "watching",
             Self::WatchedByClient(_) => "client_watching",
-            Self::Memory => "memory",
+            Self::Memory | Self::WatchMemory => "memory",
             Self::Timeout => "timeout",
             Self::Bug => "bug",
         }
@@ -162,6 +184,7 @@ impl QueryQueues {
             urgent: Arc::default(),
             watching: Arc::default(),
             following: Arc::default(),
+            kept: Arc::default(),
         }
     }
 
@@ -227,6 +250,35 @@ impl QueryQueues {
     /// The place of a stream of gRPC, which has its connection together with others, until it is dropped.
     pub(super) fn follow(&self, client: ClientKey) -> Result<Arc<ConnectionShare>, NotComputed> {
         self.take_share(&self.following, client, FOLLOWING)
+    }
+
+    /// The memory of a stream of gRPC that keeps `bytes` of its request; `None`: so few need no reservation.
+    pub(super) fn keep(
+        &self,
+        client: ClientKey,
+        bytes: usize,
+        memory: &Arc<Account>,
+    ) -> Result<Option<RequestShare>, NotComputed> {
+        if bytes <= FREE_BYTES {
+            return Ok(None);
+        }
+        let of_all = KEPT_BYTES.min(memory.limit() / KEPT_SHARE);
+        let most = Most {
+            of_all,
+            of_one: of_all / 2,
+        };
+        let Ok(share) = self.kept.take(bytes, client, most) else {
+            return Err(self.refused(NotComputed::WatchMemory));
+        };
+        let mut held = Held::new(memory.clone()).of(client);
+        if held.try_grow_quietly(bytes).is_err() {
+            return Err(self.refused(NotComputed::WatchMemory));
+        }
+        held.fill(bytes);
+        Ok(Some(RequestShare {
+            _share: share,
+            _held: held,
+        }))
     }
 
     fn take_share(

@@ -3,21 +3,31 @@
 //! Filters for the groups of a composite.
 
 use std::fmt;
+use std::sync::Arc;
 
 use tidegate_engine::Attributes;
 
 /// The most groups that a message names.
 const MAX_NAMED: usize = 3;
 
-/// Required attributes of a group, with their values as text. Empty: all groups match.
+/// The most labels of a filter.
+pub const MAX_LABELS: usize = 64;
+
+/// The most bytes of the names and values of these labels.
+const MAX_BYTES: usize = 16 << 10;
+
+/// The memory of a label in addition to its text: two strings, and as much again for their allocations.
+const LABEL_BYTES: usize = 4 * size_of::<String>();
+
+/// Required attributes of a group, with their values as text. Empty: all groups match. Clones share them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Filter(Vec<(String, String)>);
+pub struct Filter(Arc<[(String, String)]>);
 
 impl Filter {
     /// Reads `key=value` pairs.
     ///
     /// # Errors
-    /// A pair has no `=`.
+    /// A pair has no `=`, there are too many, or their text is too long.
     pub fn parse<'a>(pairs: impl IntoIterator<Item = &'a str>) -> Result<Self, String> {
         let pair = |pair: &'a str| {
             let (key, value) = pair
@@ -25,7 +35,41 @@ impl Filter {
                 .ok_or_else(|| format!("`{pair}`: a label is KEY=VALUE"))?;
             Ok((key.trim().to_owned(), value.trim().to_owned()))
         };
-        pairs.into_iter().map(pair).collect()
+        // One more shows that there are too many.
+        let pairs = pairs.into_iter().take(MAX_LABELS + 1).map(pair);
+        Self::of(pairs.collect::<Result<Vec<_>, String>>()?)
+    }
+
+    /// Takes pairs of a name and a value.
+    ///
+    /// # Errors
+    /// There are too many, or their text is too long.
+    pub fn of(pairs: impl IntoIterator<Item = (String, String)>) -> Result<Self, String> {
+        let filter = Self(pairs.into_iter().take(MAX_LABELS + 1).collect());
+        if filter.labels() > MAX_LABELS {
+            return Err(format!("at most {MAX_LABELS} labels are allowed"));
+        }
+        let bytes = filter.text_bytes();
+        if bytes > MAX_BYTES {
+            return Err(format!(
+                "the labels have {bytes} bytes; at most {MAX_BYTES} are allowed"
+            ));
+        }
+        Ok(filter)
+    }
+
+    /// The number of required attributes.
+    pub fn labels(&self) -> usize {
+        self.0.len()
+    }
+
+    fn text_bytes(&self) -> usize {
+        self.0.iter().map(|(key, value)| key.len() + value.len()).sum()
+    }
+
+    /// The memory that it takes, in bytes.
+    pub fn bytes(&self) -> usize {
+        self.labels() * LABEL_BYTES + self.text_bytes()
     }
 
     /// Whether a group matches.
@@ -60,20 +104,24 @@ impl fmt::Display for Filter {
     }
 }
 
-impl<K: Into<String>, V: Into<String>> FromIterator<(K, V)> for Filter {
-    fn from_iter<I: IntoIterator<Item = (K, V)>>(pairs: I) -> Self {
-        Self(
-            pairs
-                .into_iter()
-                .map(|(key, value)| (key.into(), value.into()))
-                .collect(),
-        )
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn labels_and_their_text_are_bounded() {
+        let parse = |labels: usize, text: usize| {
+            let pair = format!("k={}", "x".repeat(text));
+            Filter::parse(std::iter::repeat_n(&*pair, labels))
+        };
+        assert_eq!(parse(MAX_LABELS, 0).unwrap().labels(), MAX_LABELS);
+        assert_eq!(parse(24_000, 0).unwrap_err(), "at most 64 labels are allowed");
+        assert!(parse(1, MAX_BYTES - 1).unwrap().bytes() > MAX_BYTES);
+        let why = parse(1, MAX_BYTES).unwrap_err();
+        assert_eq!(why, "the labels have 16385 bytes; at most 16384 are allowed");
+        let pairs = |labels: usize| (0..labels).map(|label| (label.to_string(), String::new()));
+        assert!(Filter::of(pairs(MAX_LABELS)).is_ok() && Filter::of(pairs(MAX_LABELS + 1)).is_err());
+    }
 
     #[test]
     fn a_filter_without_a_match_names_a_few_groups() {

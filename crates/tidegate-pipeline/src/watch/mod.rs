@@ -21,7 +21,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 pub use backlog::{Backlog, Ended, Unread, backlog};
-pub use filter::Filter;
+pub use filter::{Filter, MAX_LABELS};
 pub use follow::{Follow, WatchEvent};
 use parking_lot::{Mutex, MutexGuard};
 pub use refresh::refresh;

@@ -70,7 +70,7 @@ async fn a_watcher_gets_each_change_once() {
         .watched
         .follow()
         .after(seq)
-        .only([("model", "a")].into_iter().collect());
+        .only(Filter::parse(["model=a"]).unwrap());
     bench.observe("b", 5.0);
     bench.observe("a", 6.0);
     assert_eq!(
@@ -173,7 +173,7 @@ async fn a_watcher_of_a_quiet_group_costs_one_look_per_tick() {
     bench.keep_looking();
     bench.observe("quiet", 1.0);
     let seq = bench.watched.read(unix_now()).seq;
-    let quiet = [("model", "quiet")].into_iter().collect();
+    let quiet = Filter::parse(["model=quiet"]).unwrap();
     let mut follow = bench.watched.follow().after(seq).only(quiet);
     let begun = std::time::Instant::now();
     let waiting = tokio::spawn(async move { drop(follow.next().await) });

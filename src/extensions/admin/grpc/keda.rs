@@ -5,6 +5,7 @@
 
 mod trigger;
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -20,7 +21,7 @@ use super::{Caller, Replies, Reply, busy, replies};
 use crate::component::unix_now;
 use crate::extensions::admin::api::{Api, NoNumbers, Partial};
 use crate::extensions::admin::queues::QueryKind;
-use crate::watch::{Filter, Watched, refresh};
+use crate::watch::{CompositeSnapshot, Filter, Watched, refresh};
 
 /// The interval at which a stream computes its value. Composites report most changes themselves.
 const INTERVAL: Duration = Duration::from_secs(1);
@@ -40,7 +41,7 @@ pub(super) async fn stream_is_active(
     request: messages::ScaledObjectRef,
 ) -> Result<Replies<messages::IsActiveResponse>, Status> {
     let trigger = Arc::new(checked(&caller.api, &request)?);
-    let place = caller.follow()?;
+    let place = caller.follow(trigger.bytes())?;
     let (to, from) = replies();
     tokio::spawn(async move {
         let _until_it_ends = place;
@@ -100,7 +101,7 @@ async fn activity(caller: &Caller, trigger: &Arc<Trigger>) -> Option<bool> {
 /// The changes of the composites of a trigger. A trigger with a query follows none: its queries cost more.
 struct Changes {
     changed: Arc<Notify>,
-    /// A task for each composite. It ends when a reload replaces or removes the composite.
+    /// A task for each composite, however many signals it has. It ends when a reload replaces or removes the composite.
     following: JoinSet<()>,
 }
 
@@ -109,6 +110,7 @@ impl Changes {
         let (mut following, changed) = (JoinSet::new(), Arc::new(Notify::new()));
         for watched in trigger
             .followed()
+            .into_iter()
             .flat_map(|name| named(api, name).unwrap_or_default())
         {
             let (changed, mut follow) = (changed.clone(), watched.follow().every(COMPOSITE_INTERVAL));
@@ -155,8 +157,9 @@ pub(super) async fn stream_metric_spec(
     caller: Caller,
     request: messages::ScaledObjectRef,
 ) -> Result<Replies<messages::GetMetricSpecResponse>, Status> {
-    let spec = spec(&checked(&caller.api, &request)?);
-    let place = caller.follow()?;
+    let trigger = checked(&caller.api, &request)?;
+    let spec = spec(&trigger);
+    let place = caller.follow(trigger.bytes())?;
     let (to, from) = replies();
     tokio::spawn(async move {
         let _until_it_ends = place;
@@ -194,8 +197,12 @@ fn whole(value: f64) -> i64 {
     value.ceil() as i64
 }
 
+/// A composite as it is read for all signals of a trigger.
+type ReadComposite = (Arc<Watched>, CompositeSnapshot);
+
 /// The result of a signal.
 enum SignalValue {
+    /// In proportion to its target.
     Value(f64),
     /// Every target has left discovery, and the trigger wants no replicas then.
     Gone,
@@ -203,31 +210,66 @@ enum SignalValue {
 
 /// The trigger's value now: the largest of its signals, each in proportion to its target. 0 when all of them are gone.
 async fn value(caller: &Caller, trigger: &Arc<Trigger>, kind: QueryKind) -> Result<f64, Status> {
-    let mut largest: Option<f64> = None;
-    for (at, signal) in trigger.signals.iter().enumerate() {
-        let found = match &signal.value {
-            SignalSource::Query(query) => of_query(caller, trigger, signal, query, kind).await?,
-            SignalSource::Composite(name, wants) => {
-                let all = named(&caller.api, name)?;
-                refresh(&all).await;
-                let (trigger, name, wants) = (trigger.clone(), name.clone(), wants.clone());
-                let work = move || of_composite(&all, &trigger, &trigger.signals[at], &name, &wants);
-                let found = caller.api.queues().compute_in_time(kind, caller.client, work);
-                found.await.map_err(busy)??
-            }
-        };
-        let value = match found {
-            // Below every value, so that the others decide.
-            SignalValue::Gone => f64::NEG_INFINITY,
-            SignalValue::Value(value) => value / signal.divisor,
-        };
-        largest = Some(largest.map_or(value, |largest| largest.max(value)));
+    let mut found = of_composites(caller, trigger, kind).await?;
+    for signal in &trigger.signals {
+        if let SignalSource::Query(query) = &signal.value {
+            found.push(of_query(caller, trigger, signal, query, kind).await?);
+        }
     }
-    match largest {
+    let values = found.into_iter().map(|found| match found {
+        // Below every value, so that the others decide.
+        SignalValue::Gone => f64::NEG_INFINITY,
+        SignalValue::Value(value) => value,
+    });
+    match values.reduce(f64::max) {
         Some(f64::NEG_INFINITY) => Ok(0.0),
         Some(largest) => Ok(largest),
         None => Err(Status::invalid_argument("the trigger names no signal")),
     }
+}
+
+/// The results of all signals with composites. They take one turn of the queue, and each composite is read once.
+async fn of_composites(
+    caller: &Caller,
+    trigger: &Arc<Trigger>,
+    kind: QueryKind,
+) -> Result<Vec<SignalValue>, Status> {
+    let mut composites: BTreeMap<String, Vec<Arc<Watched>>> = BTreeMap::new();
+    for name in trigger.composites() {
+        composites.insert(name.to_owned(), named(&caller.api, name)?);
+    }
+    if composites.is_empty() {
+        return Ok(Vec::new());
+    }
+    let all: Vec<Arc<Watched>> = composites.values().flatten().cloned().collect();
+    refresh(&all).await;
+    let trigger = trigger.clone();
+    let work = move || read_all(composites, &trigger);
+    let found = caller.api.queues().compute_in_time(kind, caller.client, work);
+    found.await.map_err(busy)?
+}
+
+fn read_all(
+    composites: BTreeMap<String, Vec<Arc<Watched>>>,
+    trigger: &Trigger,
+) -> Result<Vec<SignalValue>, Status> {
+    let now = unix_now();
+    let mut read: BTreeMap<String, Vec<ReadComposite>> = BTreeMap::new();
+    for (name, all) in composites {
+        let all = all.into_iter().map(|watched| {
+            let snapshot = watched.read(now);
+            (watched, snapshot)
+        });
+        read.insert(name, all.collect());
+    }
+    let mut found = Vec::new();
+    for signal in &trigger.signals {
+        if let SignalSource::Composite(name, wants) = &signal.value {
+            let all = read.get(name).map(Vec::as_slice).unwrap_or_default();
+            found.push(of_composite(all, trigger, signal, name, wants)?);
+        }
+    }
+    Ok(found)
 }
 
 async fn of_query(
@@ -269,15 +311,14 @@ async fn of_query(
 }
 
 fn of_composite(
-    all: &[Arc<Watched>],
+    all: &[ReadComposite],
     trigger: &Trigger,
     signal: &Signal,
     name: &str,
     wants: &Filter,
 ) -> Result<SignalValue, Status> {
     let (mut values, mut has_left) = (Vec::new(), false);
-    for watched in all {
-        let snapshot = watched.read(unix_now());
+    for (watched, snapshot) in all {
         let answers = snapshot.answers.iter().map(|group| &group.answer);
         let answers: Vec<&Answer> = answers.filter(|answer| wants.takes(&answer.attributes)).collect();
         // Groups whose targets have left do not count.
@@ -312,16 +353,14 @@ fn of_composite(
 }
 
 /// The groups of composites, for messages.
-fn groups(all: &[Arc<Watched>]) -> Vec<String> {
-    let now = unix_now();
-    let snapshots = all.iter().map(|watched| watched.read(now));
-    let of_snapshots = snapshots.flat_map(|snapshot| {
-        let answers = snapshot.answers.iter().map(|group| &group.answer);
-        // A composite without groups has an answer too.
-        let groups = answers.filter(|answer| !answer.attributes.is_empty());
-        groups.map(shown).collect::<Vec<_>>()
-    });
-    of_snapshots.collect()
+fn groups(all: &[ReadComposite]) -> Vec<String> {
+    let groups = all.iter().flat_map(|(_, snapshot)| snapshot.answers.iter());
+    let answers = groups.map(|group| &group.answer);
+    // A composite without groups has an answer too.
+    answers
+        .filter(|answer| !answer.attributes.is_empty())
+        .map(shown)
+        .collect()
 }
 
 /// The attributes of a group.

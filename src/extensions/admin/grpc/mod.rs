@@ -28,7 +28,7 @@ use tonic_prost::ProstCodec;
 use tower::service_fn;
 
 use super::api::Api;
-use super::queues::{ConnectionShare, NotComputed};
+use super::queues::{ConnectionShare, NotComputed, RequestShare};
 use crate::component::account::SenderKey;
 use crate::net::grpc::time_limit;
 use crate::net::pages::{Answer, BodyError, grpc_error};
@@ -44,10 +44,23 @@ struct Caller {
     client: Option<SenderKey>,
 }
 
+/// The shares of a stream, until they are dropped.
+struct StreamShare {
+    _stream: Arc<ConnectionShare>,
+    _request: Option<RequestShare>,
+}
+
 impl Caller {
-    /// The place of a stream, until it is dropped.
-    fn follow(&self) -> Result<Arc<ConnectionShare>, Status> {
-        self.api.queues().follow(self.client).map_err(busy)
+    /// The shares of a stream that keeps `bytes` of its request.
+    fn follow(&self, bytes: usize) -> Result<Arc<StreamShare>, Status> {
+        let queues = self.api.queues();
+        let stream = queues.follow(self.client).map_err(busy)?;
+        let memory = &self.api.shared().memory;
+        let request = queues.keep(self.client, bytes, memory).map_err(busy)?;
+        Ok(Arc::new(StreamShare {
+            _stream: stream,
+            _request: request,
+        }))
     }
 }
 

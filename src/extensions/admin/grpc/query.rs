@@ -23,11 +23,14 @@ use crate::watch::{
 /// The default interval between two changes of a stream.
 const MIN_INTERVAL: Duration = Duration::from_millis(100);
 
+/// The most bytes of the name of a threshold. Each of its crossings has it.
+const MAX_NAME: usize = 1 << 10;
+
 /// A message to a watcher.
 type WatchResult = Result<messages::WatchResponse, Status>;
 
 pub(super) async fn get(caller: Caller, request: messages::GetRequest) -> Result<Reply, Status> {
-    let wants: Filter = request.labels.into_iter().collect();
+    let wants = Filter::of(request.labels).map_err(Status::invalid_argument)?;
     let all = named(&caller.api, &request.name)?;
     reply(&caller, all, wants, |values| {
         Reply::of(&messages::GetResponse { values })
@@ -65,12 +68,12 @@ pub(super) async fn watch(
     caller: Caller,
     request: messages::WatchRequest,
 ) -> Result<Unread<WatchResult>, Status> {
-    let place = caller.follow()?;
+    let threshold = request.threshold.map(threshold).transpose()?;
+    let wants = Filter::of(request.labels).map_err(Status::invalid_argument)?;
+    let place = caller.follow(wants.bytes())?;
     let api = caller.api;
     let read = api.shared().health.begin_read().map_err(Status::unavailable)?;
     let (to, from) = backlog(api.shared(), last_word);
-    let threshold = request.threshold.map(threshold).transpose()?;
-    let wants: Filter = request.labels.into_iter().collect();
     let min_interval = request.min_interval_ns.map_or(MIN_INTERVAL, Duration::from_nanos);
     for watched in named(&api, &request.name)? {
         let follow = watched.follow().only(wants.clone()).after(request.seq);
@@ -167,6 +170,13 @@ fn values_of(all: &[Arc<Watched>], wants: &Filter) -> Vec<messages::Value> {
 }
 
 fn threshold(asked: messages::Threshold) -> Result<Threshold, Status> {
+    if asked.name.len() > MAX_NAME {
+        let why = format!(
+            "threshold.name has {} bytes; at most {MAX_NAME} are allowed",
+            asked.name.len()
+        );
+        return Err(Status::invalid_argument(why));
+    }
     let direction = match asked.side() {
         messages::Side::Above => Direction::Above,
         messages::Side::Below => Direction::Below,

@@ -289,6 +289,48 @@ async fn a_watch_tells_changes_crossings_and_the_end() {
 }
 
 #[tokio::test]
+async fn the_request_of_a_watch_is_bounded_and_on_the_account() {
+    let mut gateway = Gateway::start().await;
+    let memory = gateway.admin.base.shared.memory.clone();
+    let watch = |labels: usize, text: usize, name: usize| messages::WatchRequest {
+        name: "queue_depth".to_owned(),
+        labels: (0..labels)
+            .map(|label| (label.to_string(), "x".repeat(text)))
+            .collect(),
+        threshold: Some(messages::Threshold {
+            name: "x".repeat(name),
+            side: messages::Side::Above.into(),
+            ..messages::Threshold::default()
+        }),
+        ..messages::WatchRequest::default()
+    };
+    let path = "/tidegate.v1.Query/Watch";
+    let cases = [
+        (watch(24_000, 0, 0), "at most 64 labels"),
+        (watch(65, 0, 0), "at most 64 labels"),
+        (watch(1, 16 << 10, 0), "at most 16384 are allowed"),
+        (watch(0, 0, 1025), "at most 1024 are allowed"),
+    ];
+    for (request, why) in cases {
+        let refused: Result<Streaming<messages::WatchResponse>, _> = gateway.stream(path, request).await;
+        let status = refused.unwrap_err();
+        assert_eq!(status.code(), Code::InvalidArgument, "{status}");
+        assert!(status.message().contains(why), "{status}");
+    }
+    let get = messages::GetRequest {
+        name: "queue_depth".to_owned(),
+        labels: watch(65, 0, 0).labels,
+    };
+    let refused: Result<messages::GetResponse, _> = gateway.call("/tidegate.v1.Query/Get", get).await;
+    assert_eq!(refused.unwrap_err().code(), Code::InvalidArgument);
+    let stream: Streaming<messages::WatchResponse> =
+        gateway.stream(path, watch(64, 200, 1024)).await.unwrap();
+    until(|| memory.reserved_bytes() >= 64 * 200).await;
+    drop(stream);
+    until(|| memory.reserved_bytes() == 0).await;
+}
+
+#[tokio::test]
 async fn a_watch_ends_when_a_reload_replaces_its_composite() {
     let mut gateway = Gateway::start().await;
     gateway.depth.observe("m", 4.0);

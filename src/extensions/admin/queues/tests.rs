@@ -6,6 +6,7 @@ use tidegate_promql::QueryError;
 use tokio::time::timeout;
 
 use super::*;
+use crate::component::Limit;
 use crate::component::testing::is_pending;
 
 const SOON: Duration = Duration::from_secs(30);
@@ -139,6 +140,38 @@ fn streams_have_places_of_their_own() {
     assert!(queues.follow(None).is_ok());
     drop(of_one);
     assert!(queues.follow(client).is_ok());
+}
+
+#[test]
+fn what_streams_keep_of_their_requests_is_bounded_and_on_the_account() {
+    const MIB: usize = 1 << 20;
+    let (queues, memory) = (queues(), Arc::<Account>::default());
+    memory.add_limit(Limit::of(64 * MIB));
+    let [greedy, other] = ["greedy", "other"].map(|name| Some(SenderKey::of(name)));
+    let keep = |client, bytes| queues.keep(client, bytes, &memory);
+    assert!(keep(greedy, FREE_BYTES).unwrap().is_none());
+    let first = keep(greedy, MIB).unwrap();
+    assert_eq!(memory.reserved_bytes(), MIB);
+    let second = keep(greedy, MIB).unwrap();
+    // A sixteenth of the memory, half of it for one client.
+    assert_eq!(
+        keep(greedy, FREE_BYTES + 1).unwrap_err(),
+        NotComputed::WatchMemory
+    );
+    assert!(keep(greedy, FREE_BYTES).unwrap().is_none());
+    let third = keep(other, 2 * MIB).unwrap();
+    assert_eq!(keep(None, FREE_BYTES + 1).unwrap_err(), NotComputed::WatchMemory);
+    drop((first, second, third));
+    assert_eq!(memory.reserved_bytes(), 0);
+    let mut body = Held::new(memory.clone());
+    body.promise(64 * MIB);
+    assert_eq!(
+        keep(None, MIB).unwrap_err(),
+        NotComputed::WatchMemory,
+        "senders come first"
+    );
+    drop(body);
+    assert!(keep(None, MIB).unwrap().is_some());
 }
 
 #[test]

@@ -238,6 +238,21 @@ async fn a_long_poll_is_answered_after_a_change_or_its_timeout() {
     );
 }
 
+#[tokio::test]
+async fn readers_may_not_name_labels_without_end() {
+    let (admin, _bench) = with_queue("", Vec::new()).await;
+    let labels = vec!["label=k%3Dv"; 65].join("&");
+    for path in ["queue_depth/watch?", "queue_depth?wait=60s&", "queue_depth?"] {
+        let (status, body) = get(&admin, &format!("/api/v1/composites/{path}{labels}")).await;
+        let why = body["error"].as_str().unwrap();
+        assert!(
+            status == 400 && why.contains("at most 64 labels"),
+            "{path}: {body}"
+        );
+    }
+    admin.stop(Instant::now() + PATIENCE).await;
+}
+
 /// A client that has seen the value 4 of `queue_depth` and waits for a change.
 async fn waiting_client(admin: &Admin, bench: &mut Bench) -> JoinHandle<(u16, String)> {
     bench.observe("m", 4.0);

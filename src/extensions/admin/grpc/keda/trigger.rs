@@ -14,13 +14,22 @@
 //! Without either, a value is refused only if it lacks living series because others have their name and labels.
 //! `whenGone: inactive` allows scale to zero when every scrape target has left discovery.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 
 use tidegate_promql::Query;
 use tonic::Status;
 
 use crate::extensions::admin::api::Partial;
-use crate::watch::Filter;
+use crate::watch::{Filter, MAX_LABELS};
+
+/// The most signals of a trigger.
+const MAX_SIGNALS: usize = 64;
+
+/// The most bytes of the keys and values of a trigger. A stream keeps them.
+const MAX_BYTES: usize = 16 << 10;
+
+/// The memory for following a composite.
+const FOLLOW_BYTES: usize = 1 << 10;
 
 pub(super) struct Trigger {
     pub(super) signals: Vec<Signal>,
@@ -35,7 +44,7 @@ pub(super) struct Trigger {
 
 pub(super) struct Signal {
     pub(super) value: SignalSource,
-    pub(super) divisor: f64,
+    divisor: f64,
     combine: Option<Combine>,
     name: String,
 }
@@ -90,6 +99,15 @@ fn number(metadata: &HashMap<String, String>, key: &str) -> Result<Option<f64>, 
     metadata.get(key).map(read).transpose()
 }
 
+/// Checks a number to divide by. By a number below the normal ones, most quotients are infinite.
+fn check_target(target: f64) -> Result<f64, String> {
+    if target.is_normal() && target > 0.0 {
+        return Ok(target);
+    }
+    let least = f64::MIN_POSITIVE;
+    Err(format!("must be greater than zero, and at least {least:e}"))
+}
+
 /// Whether the metadata has the second of two words; `None`: neither is given.
 fn is_second(
     metadata: &HashMap<String, String>,
@@ -123,15 +141,25 @@ impl Trigger {
             .map(|word| Combine::parse(word))
             .transpose()?;
         let target = number(metadata, "target")?;
-        if target.is_some_and(|target| target <= 0.0) {
-            return Err(wrong("target: must be greater than zero"));
-        }
+        let target = target.map(check_target).transpose();
+        let target = target.map_err(|why| wrong(format!("target: {why}")))?;
         let text = |key: &str| {
             metadata
                 .get(key)
                 .map(|text| text.trim())
                 .filter(|text| !text.is_empty())
         };
+        let terms = text("signals").map(split).unwrap_or_default();
+        if terms.len() > MAX_SIGNALS {
+            return Err(wrong(format!("signals: at most {MAX_SIGNALS} are allowed")));
+        }
+        let known = metadata.iter().filter(|(key, _)| KNOWN.contains(&&***key));
+        let bytes: usize = known.map(|(key, value)| key.len() + value.len()).sum();
+        if bytes > MAX_BYTES {
+            return Err(wrong(format!(
+                "the metadata has {bytes} bytes; at most {MAX_BYTES} are allowed"
+            )));
+        }
         let (signals, target) = match (text("composite"), text("query"), text("signals")) {
             (Some(composite), None, None) => {
                 let wants = Filter::parse(text("labels").into_iter().flat_map(|all| all.split(',')));
@@ -145,8 +173,8 @@ impl Trigger {
                     target,
                 )
             }
-            (None, None, Some(signals)) => {
-                let terms = split(signals).into_iter();
+            (None, None, Some(_)) => {
+                let terms = terms.into_iter();
                 let signals: Result<Vec<_>, _> = terms.map(|term| Signal::parse(term, combine)).collect();
                 (signals?, Some(target.unwrap_or(1.0)))
             }
@@ -156,6 +184,12 @@ impl Trigger {
                 ));
             }
         };
+        let labels: usize = signals.iter().map(Signal::labels).sum();
+        if labels > MAX_LABELS {
+            return Err(wrong(format!(
+                "signals: at most {MAX_LABELS} labels are allowed in all of them"
+            )));
+        }
         let names: Vec<&str> = signals.iter().map(|signal| &*signal.name).collect();
         let metric_name = text("metricName").map_or_else(|| names.join("-"), str::to_owned);
         Ok(Self {
@@ -189,21 +223,31 @@ impl Trigger {
     }
 
     /// The composites whose changes need a new value. None if the trigger also has a query.
-    pub(super) fn followed(&self) -> impl Iterator<Item = &str> {
+    pub(super) fn followed(&self) -> BTreeSet<&str> {
         let mut signals = self.signals.iter();
-        let has_query = signals.any(|signal| matches!(signal.value, SignalSource::Query(_)));
-        self.composites().filter(move |_| !has_query)
+        if signals.any(|signal| matches!(signal.value, SignalSource::Query(_))) {
+            return BTreeSet::new();
+        }
+        self.composites()
     }
 
-    pub(super) fn composites(&self) -> impl Iterator<Item = &str> {
-        self.signals.iter().filter_map(|signal| match &signal.value {
+    /// The composites of all signals, each of them once.
+    pub(super) fn composites(&self) -> BTreeSet<&str> {
+        let names = self.signals.iter().filter_map(|signal| match &signal.value {
             SignalSource::Composite(name, _) => Some(&**name),
             SignalSource::Query(_) => None,
-        })
+        });
+        names.collect()
+    }
+
+    /// The memory of the trigger and of a stream that follows its composites, in bytes.
+    pub(super) fn bytes(&self) -> usize {
+        let signals: usize = self.signals.iter().map(Signal::bytes).sum();
+        signals + self.metric_name.len() + self.followed().len() * FOLLOW_BYTES
     }
 }
 
-/// At commas that are not between braces.
+/// At commas that are not between braces. One more than the most shows that there are too many.
 fn split(signals: &str) -> Vec<&str> {
     let mut depth = 0;
     let at_comma = |c: char| {
@@ -214,7 +258,8 @@ fn split(signals: &str) -> Vec<&str> {
         }
         c == ',' && depth == 0
     };
-    signals.split(at_comma).map(str::trim).collect()
+    let terms = signals.split(at_comma).take(MAX_SIGNALS + 1);
+    terms.map(str::trim).collect()
 }
 
 impl Signal {
@@ -231,6 +276,21 @@ impl Signal {
         }
     }
 
+    fn labels(&self) -> usize {
+        match &self.value {
+            SignalSource::Composite(_, wants) => wants.labels(),
+            SignalSource::Query(_) => 0,
+        }
+    }
+
+    fn bytes(&self) -> usize {
+        let value = match &self.value {
+            SignalSource::Composite(name, wants) => name.len() + wants.bytes(),
+            SignalSource::Query(query) => query.len(),
+        };
+        size_of::<Self>() + self.name.len() + value
+    }
+
     /// `COMPOSITE/TARGET` or `COMPOSITE{KEY=VALUE,...}/TARGET`.
     fn parse(term: &str, combine: Option<Combine>) -> Result<Self, Status> {
         let form = || {
@@ -240,11 +300,8 @@ impl Signal {
         };
         let (what, target) = term.rsplit_once('/').ok_or_else(form)?;
         let divisor: f64 = target.trim().parse().map_err(|_| form())?;
-        if !divisor.is_finite() || divisor <= 0.0 {
-            return Err(wrong(format!(
-                "signals: `{term}`: the target must be greater than zero"
-            )));
-        }
+        let divisor =
+            check_target(divisor).map_err(|why| wrong(format!("signals: `{term}`: the target {why}")))?;
         let (name, labels) = match what.trim().split_once('{') {
             None => (what.trim(), ""),
             Some((name, rest)) => (name.trim(), rest.strip_suffix('}').ok_or_else(form)?),
@@ -261,7 +318,7 @@ impl Signal {
         ))
     }
 
-    /// One number of those that there are.
+    /// One number of those that there are, in proportion to the target.
     pub(super) fn combine(&self, values: &[f64]) -> Result<f64, Status> {
         let combined = match (values, self.combine) {
             ([], _) => None,
@@ -278,9 +335,17 @@ impl Signal {
             (_, Some(Combine::Max)) => values.iter().copied().reduce(f64::max),
             (_, Some(Combine::Min)) => values.iter().copied().reduce(f64::min),
         };
-        combined
+        let value = combined
             .filter(|value| value.is_finite())
-            .ok_or_else(|| Status::failed_precondition(format!("`{}` has no value", self.name)))
+            .ok_or_else(|| Status::failed_precondition(format!("`{}` has no value", self.name)))?;
+        let proportion = value / self.divisor;
+        if !proportion.is_finite() {
+            return Err(Status::failed_precondition(format!(
+                "`{}` is {value:e}, which is too large for the target {:e}",
+                self.name, self.divisor
+            )));
+        }
+        Ok(proportion)
     }
 }
 
@@ -345,7 +410,17 @@ mod tests {
     fn mistakes_are_named() {
         let why = |pairs: &[(&str, &str)]| parse(pairs).err().unwrap();
         assert!(why(&[("composite", "a")]).contains("`target` is missing"));
-        assert!(why(&[("composite", "a"), ("target", "0")]).contains("greater than zero"));
+        for target in ["0", "-1", "1e-320"] {
+            let of_one = why(&[("composite", "a"), ("target", target)]);
+            let of_signal = why(&[("signals", &*format!("a/1, b/{target}"))]);
+            for why in [of_one, of_signal] {
+                assert!(
+                    why.contains("greater than zero, and at least 2.2"),
+                    "{target}: {why}"
+                );
+            }
+        }
+        assert!(why(&[("signals", "a/inf")]).contains("greater than zero"));
         assert!(why(&[("composite", "a"), ("query", "b"), ("target", "1")]).contains("exactly one"));
         assert!(why(&[("query", "sum(")]).contains("query:"));
         let with = |pair| why(&[("composite", "a"), ("target", "1"), pair]);
@@ -354,6 +429,44 @@ mod tests {
         assert!(why(&[("signals", "a")]).contains("COMPOSITE/TARGET"));
         assert!(why(&[("threshold", "1")]).contains("`threshold` is not known"));
         assert!(why(&[("composite", "a"), ("target", "1"), ("combine", "mean")]).contains("not one of sum"));
+    }
+
+    #[test]
+    fn signals_labels_and_text_are_bounded() {
+        let of = |signals: &str| parse(&[("signals", signals)]);
+        let composites = |signals: &str| of(signals).unwrap().composites().len();
+        let most = vec!["a{model=m}/1"; MAX_SIGNALS].join(",");
+        assert_eq!(composites(&most), 1, "each composite once");
+        assert_eq!(composites("a/1, b/1, a/2"), 2);
+        let many = vec!["a/1"; 15_000].join(",");
+        assert_eq!(of(&many).err().unwrap(), "signals: at most 64 are allowed");
+        let labels = |labels: usize| vec!["k=v"; labels].join(",");
+        let two = |first: usize| format!("a{{{}}}/1, a{{{}}}/1", labels(first), labels(32));
+        assert!(of(&two(32)).is_ok());
+        let why = of(&two(33)).err().unwrap();
+        assert_eq!(why, "signals: at most 64 labels are allowed in all of them");
+        let one = |given: usize| parse(&[("composite", "a"), ("target", "1"), ("labels", &*labels(given))]);
+        assert!(one(64).unwrap().bytes() > one(1).unwrap().bytes());
+        assert_eq!(one(65).err().unwrap(), "at most 64 labels are allowed");
+        let long = "x".repeat(MAX_BYTES);
+        for key in ["metricName", "query", "labels", "composite"] {
+            let why = parse(&[("target", "1"), (key, &*long)]).err().unwrap();
+            assert!(why.contains("at most 16384 are allowed"), "{key}: {why}");
+        }
+        // KEDA's own keys are not kept.
+        let trigger = parse(&[("composite", "a"), ("target", "1"), ("caCert", &*long)]);
+        assert!(trigger.unwrap().bytes() < MAX_BYTES);
+    }
+
+    #[test]
+    fn a_quotient_that_is_not_finite_is_no_value() {
+        let of = |signals: &str| parse(&[("signals", signals)]).unwrap().signals.remove(0);
+        assert_eq!(of("a/4").combine(&[2.0]).unwrap(), 0.5);
+        let status = of("a/1e-300").combine(&[1e300]).unwrap_err();
+        assert_eq!(
+            status.message(),
+            "`a` is 1e300, which is too large for the target 1e-300"
+        );
     }
 
     #[test]

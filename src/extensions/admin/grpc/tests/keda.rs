@@ -183,6 +183,19 @@ async fn a_stream_of_keda_goes_on_with_the_composite_that_replaces_its_own() {
 }
 
 #[tokio::test]
+async fn keda_may_not_name_signals_without_end() {
+    let mut gateway = Gateway::start().await;
+    let signals = vec!["queue_depth/1"; 15_000].join(",");
+    let many = [("signals", &*signals)];
+    let path = "/externalscaler.ExternalScaler/StreamIsActive";
+    let stream: Result<Streaming<messages::IsActiveResponse>, _> = gateway.stream(path, object(&many)).await;
+    for status in [stream.unwrap_err(), gateway.fails("GetMetrics", &many).await] {
+        assert_eq!(status.code(), Code::InvalidArgument, "{status}");
+        assert_eq!(status.message(), "signals: at most 64 are allowed");
+    }
+}
+
+#[tokio::test]
 async fn what_is_not_known_is_an_error_and_never_zero() {
     let mut gateway = Gateway::start().await;
     let ask = |metadata: &[(&str, &str)]| messages::GetMetricsRequest {
