@@ -93,7 +93,7 @@ async fn list_names(client: Client) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The ids of components, and the paths of ids that several classes have.
+/// The paths of components, and the ids that only one class has.
 fn names(page: &Value) -> BTreeSet<String> {
     let mut classes = BTreeMap::<&str, BTreeSet<&str>>::new();
     for component in page["components"].as_array().into_iter().flatten() {
@@ -109,9 +109,8 @@ fn names(page: &Value) -> BTreeSet<String> {
     for (id, classes) in classes.into_iter().filter(|(id, _)| is_plain(id)) {
         if classes.len() == 1 {
             names.insert(id.to_owned());
-        } else {
-            names.extend(classes.into_iter().map(|class| format!("{class}s::{id}")));
         }
+        names.extend(classes.into_iter().map(|class| format!("{class}s::{id}")));
     }
     names
 }

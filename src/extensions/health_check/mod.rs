@@ -74,7 +74,8 @@ impl HealthCheckConfig {
 
 /// The errors of `health_check` and `healthcheckv2`.
 const ERRORS: &[ErrorDoc] = &[ErrorDoc::answered(
-    "The gateway starts or stops, is a replica that does not know all totals, or lacks a component since a failed reload.",
+    "The gateway starts or stops, is a replica that does not know all totals, or lacks a component since a failed \
+     reload.",
     "503, with the `reason`",
     "Wait until the gateway is ready. After a failed reload, correct the configuration and reload, or restart the \
      gateway. Kubernetes sends no requests to it meanwhile.",
