@@ -162,7 +162,7 @@ fn format(args: &ConvertArgs, root: &Node) -> Result<SourceFormat, Failure> {
 
 /// Why a file can't be for the program of `--from`: it has sections of the other one, and none of this one.
 fn contradiction(from: SourceFormat, guess: Option<SourceFormat>) -> Option<String> {
-    let is_collector = |format| format == SourceFormat::Collector;
+    let is_collector = |format: SourceFormat| format == SourceFormat::Collector;
     let guess = guess.filter(|guess| is_collector(*guess) != is_collector(from))?;
     let named = |sections: &[&str]| sections.join("`, `");
     let (collector, prometheus) = (named(&COLLECTOR_SECTIONS), named(&PROMETHEUS_SECTIONS));
