@@ -388,7 +388,10 @@ fn a_full_queue_behind_connectors_is_named_too() {
 fn a_queue_of_several_receivers_names_them_all() {
     let mut page = page(10.0, "a", 100, &ids(1));
     page["components"][1]["queue"] = json!({"used": 4, "capacity": 4, "refused": 5, "endpoints": []});
-    let receiver = |id: &str, refused: u64| json!({"class": "receiver", "id": id, "pipeline": null, "signal": "logs", "accepted": 1, "refused": refused});
+    let receiver = |id: &str, refused: u64| {
+        json!({"class": "receiver", "id": id, "pipeline": null, "signal": "logs",
+            "accepted": 1, "refused": refused})
+    };
     let components = page["components"].as_array_mut().unwrap();
     components.extend([receiver("uds", 3), receiver("nixl", 0)]);
     page["pipelines"][0]["receivers"] = json!(["otlp", "uds", "nixl"]);
