@@ -16,17 +16,23 @@ use crate::print_line;
 /// answer within a second there are none, and no message.
 const BASH_NAMES: &str = r#"
 _tidegate_with_names() {
-    local -a list=()
-    if [[ $COMP_CWORD -eq 3 && ${COMP_WORDS[1]} == composites && ${COMP_WORDS[2]} == @(get|watch) ]]; then
+    # Names may have colons, at which the shell divides words.
+    local line=${COMP_LINE:0:COMP_POINT}
+    local word=${line##*[[:space:]]}
+    local -a before list=()
+    read -ra before <<< "${line%"$word"}"
+    if [[ ${#before[@]} -eq 3 && ${before[1]} == composites && ${before[2]} == @(get|watch) ]]; then
         list=(composites ls --names)
-    elif [[ $COMP_CWORD -eq 2 && ${COMP_WORDS[1]} == tap ]]; then
+    elif [[ ${#before[@]} -eq 2 && ${before[1]} == tap ]]; then
         list=(top --names)
     fi
-    if [[ ${#list[@]} -gt 0 && $2 != -* ]]; then
-        local name
+    if [[ ${#list[@]} -gt 0 && $word != -* ]]; then
+        local name begin=
+        # The shell inserts what follows the last colon.
+        [[ $COMP_WORDBREAKS == *:* ]] && begin=${word%"${word##*:}"}
         COMPREPLY=()
         while IFS= read -r name; do
-            [[ $name == "$2"* ]] && COMPREPLY+=("$name")
+            [[ $name == "$word"* ]] && COMPREPLY+=("${name#"$begin"}")
         done < <(timeout 1 "$1" "${list[@]}" 2>/dev/null)
     else
         _tidegate "$@"

@@ -176,7 +176,8 @@ impl Checked {
     }
 
     fn loaded_quietly(self) -> Option<Loaded> {
-        let (plan, document) = self.plan.zip(self.document)?;
+        let is_valid = !self.problems.has_errors();
+        let (plan, document) = self.plan.filter(|_| is_valid).zip(self.document)?;
         Some(Loaded {
             plan,
             // The options are decoded: it is known which of them are secrets.

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use super::load::{self, ConfigArgs, Loaded};
+use super::validate;
 use super::watch::RuleContents;
 use crate::component::Shared;
 use crate::component::reloads::{Answers, ReloadResult};
@@ -49,7 +50,8 @@ impl Reloader<'_> {
         self.loaded.plan.drain_timeout
     }
 
-    /// Reads the configuration again. `None`: it has no source.
+    /// Reads the configuration again, and checks the addresses that it wants and that the running one does not hold. `None`: it
+    /// has no source.
     ///
     /// A caller may drop the future, because a file on a dead mount is never read. Those that asked then learn that the
     /// gateway stops.
@@ -60,7 +62,13 @@ impl Reloader<'_> {
         let listening = self.loaded.listening();
         let (level, shared) = (self.loaded.level(), self.shared.clone());
         let check = move || -> Result<_, String> {
-            let mut loaded = load::check_again(&args).into_loaded()?;
+            let mut checked = load::check_again(&args);
+            validate::check_clashes(&mut checked);
+            // Otherwise it may hold addresses that `listening` does not list.
+            if shared.health.lacking().is_none() {
+                validate::check_new_listeners(&mut checked, &listening);
+            }
+            let mut loaded = checked.into_loaded()?;
             loaded.override_level(level);
             Ok(ReadConfig {
                 clashes: listening.clashes(&loaded.listening()),
@@ -107,9 +115,8 @@ impl Reloader<'_> {
             }
             Err(error) => {
                 let problems = error.trim_end();
-                tracing::error!(
-                    "{cause}: the new configuration does not run, the old one runs on:\n{problems}"
-                );
+                let runs = self.shared.health.after_refusal();
+                tracing::error!("{cause}: the new configuration does not run, {runs}:\n{problems}");
                 (Vec::new(), false, Some(error))
             }
         };

@@ -11,8 +11,9 @@ use serde_json::Value;
 
 use super::client::{self, Client, GatewayArgs};
 use super::{Failure, load, version};
-use crate::config::print_redacted;
+use crate::config::{Decode, Problems, parse_text, print_redacted};
 use crate::print_line;
+use crate::telemetry::config::Metrics;
 
 /// Arguments of `support-bundle`.
 #[derive(Debug, clap::Args)]
@@ -28,8 +29,8 @@ pub struct SupportBundleArgs {
     /// Directory to create. It must not exist. Unset: `tidegate-support-` and the time, in the current directory
     #[arg(long, value_name = "DIRECTORY")]
     output: Option<PathBuf>,
-    /// Page of the gateway's own metrics: HOST:PORT, or a URL without a path. Unset: the page of `--config`, else
-    /// 127.0.0.1:8888
+    /// Page of the gateway's own metrics: HOST:PORT, or a URL without a path. Unset: the page of `--config`, else that of
+    /// the configuration that runs, else 127.0.0.1:8888
     #[arg(long, value_name = "ENDPOINT")]
     metrics: Option<String>,
     #[command(flatten)]
@@ -45,10 +46,7 @@ type PageFiles = &'static [(&'static str, &'static str)];
 const PAGES: [(&str, PageFiles); 7] = [
     (
         "/api/v1/status/config",
-        &[
-            ("running-config.yaml", "/data/yaml"),
-            ("reloads.json", "/data/reloads"),
-        ],
+        &[(RUNNING, "/data/yaml"), ("reloads.json", "/data/reloads")],
     ),
     ("/api/v1/status/graph", &[("graph.json", "")]),
     ("/api/v1/status/buildinfo", &[("running-build.json", "")]),
@@ -74,6 +72,13 @@ const VARIABLES: [&str; 4] = ["TIDEGATE_", "OTEL_", "KUBERNETES_SERVICE_HOST", "
 /// The page of own metrics, if neither an option nor a configuration has one.
 const OWN_METRICS: &str = "127.0.0.1:8888";
 
+/// The help if nothing listens there.
+const METRICS_HINT: &str =
+    "name the page of the gateway's own metrics with `--metrics`, or its configuration with `--config`";
+
+/// The file with the configuration that runs.
+const RUNNING: &str = "running-config.yaml";
+
 /// Writes the files, and prints the directory.
 ///
 /// # Errors
@@ -87,13 +92,14 @@ pub fn run(args: &SupportBundleArgs) -> Result<(), Failure> {
     } else {
         None
     };
-    let metrics = args.metrics.clone().or(configured);
-    let metrics = metrics.as_deref().unwrap_or(OWN_METRICS);
     let pages = &mut bundle;
     let answered = client::run(&args.place, move |client| add_pages(pages, client));
     bundle.note("the pages of `admin`", answered);
+    let metrics = args.metrics.clone().or(configured);
+    let metrics = metrics.or_else(|| bundle.running.as_deref().and_then(page_of));
+    let metrics = GatewayArgs::at(metrics.as_deref().unwrap_or(OWN_METRICS), METRICS_HINT);
     let page = &mut bundle;
-    let answered = client::run(&GatewayArgs::at(metrics), move |client| add_metrics(page, client));
+    let answered = client::run(&metrics, move |client| add_metrics(page, client));
     bundle.note("own-metrics.txt", answered);
     bundle.finish()
 }
@@ -108,6 +114,8 @@ struct Bundle {
     directory: PathBuf,
     /// The parts that are missing, with the reasons.
     missing: Vec<String>,
+    /// The configuration that runs, with all secrets masked.
+    running: Option<String>,
 }
 
 impl Bundle {
@@ -121,6 +129,7 @@ impl Bundle {
         Ok(Self {
             directory,
             missing: Vec::new(),
+            running: None,
         })
     }
 
@@ -154,9 +163,7 @@ impl Bundle {
             checked.problems.to_string()
         };
         self.write("problems.txt", &problems)?;
-        let pages = checked.plan.and_then(|plan| plan.telemetry.metrics.pages().ok());
-        let first = pages.and_then(|pages| pages.into_iter().next());
-        Ok(first.map(|(endpoint, _)| endpoint.to_string()))
+        Ok(checked.plan.and_then(|plan| first_page(&plan.telemetry.metrics)))
     }
 
     fn finish(self) -> Result<(), Failure> {
@@ -177,7 +184,12 @@ async fn add_pages(bundle: &mut Bundle, client: Client) -> Result<(), Failure> {
         let page = client.get(path, &[]).await;
         for (file, part) in files {
             match page.as_ref().map(|page| page.pointer(part)) {
-                Ok(Some(Value::String(text))) => bundle.write(file, text)?,
+                Ok(Some(Value::String(text))) => {
+                    bundle.write(file, text)?;
+                    if *file == RUNNING {
+                        bundle.running = Some(text.clone());
+                    }
+                }
                 Ok(Some(part)) => bundle.write(file, &format!("{part:#}"))?,
                 Ok(None) => bundle
                     .missing
@@ -187,6 +199,24 @@ async fn add_pages(bundle: &mut Bundle, client: Client) -> Result<(), Failure> {
         }
     }
     Ok(())
+}
+
+/// The address of the first page of own metrics.
+fn first_page(metrics: &Metrics) -> Option<String> {
+    let pages = metrics.pages().ok()?;
+    pages.first().map(|(endpoint, _)| endpoint.to_string())
+}
+
+/// The same of a configuration as a text. `None`: its options can't be read, for example because they are masked.
+fn page_of(yaml: &str) -> Option<String> {
+    let mut problems = Problems::default();
+    let root = parse_text(RUNNING, yaml, &mut problems)?;
+    let telemetry = root.get("service").and_then(|service| service.get("telemetry"));
+    let metrics = match telemetry.and_then(|telemetry| telemetry.get("metrics")) {
+        Some(metrics) => Metrics::decode(metrics, &mut problems)?,
+        None => Metrics::default(),
+    };
+    first_page(&metrics).filter(|_| !problems.has_errors())
 }
 
 async fn add_metrics(bundle: &mut Bundle, client: Client) -> Result<(), Failure> {
@@ -218,4 +248,20 @@ fn environment() -> String {
         text.push_str(&format!("\n{file}\n{}\n", content.trim_end()));
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_configuration_that_runs_says_where_own_metrics_are() {
+        let of = |metrics: &str| page_of(&format!("service: {{telemetry: {{metrics: {metrics}}}}}"));
+        assert_eq!(of("{address: 127.0.0.1:9}").as_deref(), Some("127.0.0.1:9"));
+        let pull = "{readers: [{pull: {exporter: {prometheus: {host: a, port: 9}}}}]}";
+        assert_eq!(of(pull).as_deref(), Some("a:9"));
+        assert_eq!(of("{level: none}"), None);
+        assert_eq!(of("{address: \"[REDACTED]\"}"), None);
+        assert_eq!(page_of("receivers: {nop: {}}"), first_page(&Metrics::default()));
+    }
 }

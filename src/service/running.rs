@@ -24,6 +24,8 @@ pub struct Running {
     pub(super) leaving: Vec<GraphMember>,
     /// Members that a reload has stopped. A return to the old plan takes their tables.
     pub(super) stopped: Vec<GraphMember>,
+    /// The paths of components that a failed reload has stopped, and that could not be started again.
+    pub(super) missing: Vec<Arc<str>>,
     /// Generations whose pushes may still reach them.
     pub(super) past: Vec<Arc<Generation>>,
     /// Generations whose pushes did not end in time. Their consumers stay.
@@ -50,6 +52,7 @@ impl Running {
             shared,
             leaving: Vec::new(),
             stopped: Vec::new(),
+            missing: Vec::new(),
             past: Vec::new(),
             overdue: Vec::new(),
             watching: tokio::spawn(async move { memory.watch().await }),

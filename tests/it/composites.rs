@@ -199,6 +199,8 @@ const COMPLETE: &str = r#"
 source <("$0" completion bash)
 COMP_WORDS=("$0" "$@")
 COMP_CWORD=$#
+COMP_LINE="$0 $*"
+COMP_POINT=${#COMP_LINE}
 _tidegate_with_names "$0" "${COMP_WORDS[$#]}" "${COMP_WORDS[$# - 1]}"
 echo "${COMPREPLY[@]}"
 "#;
@@ -225,10 +227,16 @@ fn bash_completes_the_names_that_the_gateway_has() {
     assert!(complete(&["composites", "get", "--js"], &admin).contains("--json"));
     // On a busy machine, an answer may take longer than the second that the script waits.
     wait_until(SOON, "the components", || {
-        complete(&["tap", ""], &admin) == "aggregate composite prometheus uds"
+        let expected = "aggregate composite exporters::prometheus processors::aggregate processors::composite \
+                        prometheus receivers::uds uds";
+        complete(&["tap", ""], &admin) == expected
     });
     wait_until(SOON, "the component", || {
         complete(&["tap", "com"], &admin) == "composite"
+    });
+    // The shell keeps what it has up to the last colon.
+    wait_until(SOON, "the component of a path", || {
+        complete(&["tap", "processors::co"], &admin) == "composite"
     });
     assert!(complete(&["tap", "--wh"], &admin).contains("--where"));
     let closed = format!("127.0.0.1:{}", free_port());

@@ -234,6 +234,11 @@ fn a_bundle_without_a_gateway_names_what_is_missing_and_no_secret() {
             files["problems.txt"]
         );
         have_no_secret(&output, &files);
+        let lines = files["missing.txt"].lines();
+        let own = lines.filter(|line| line.starts_with("own-metrics.txt: "));
+        let own: Vec<_> = own.collect();
+        assert!(own.len() == 1 && own[0].contains("`--metrics`"), "{own:?}");
+        assert!(!own[0].contains("admin"), "{own:?}");
     }
 }
 
@@ -280,6 +285,17 @@ fn the_configuration_says_where_own_metrics_are() {
         .expect("it starts");
     assert!(output.status.success(), "{output:?}");
     let metrics = std::fs::read_to_string(whole.join("own-metrics.txt")).expect("own metrics");
+    assert!(metrics.contains("otelcol_process_uptime"), "{metrics}");
+    // Without a file, the configuration that runs says it.
+    let without_file = directory.path().join("without-file");
+    let output = tidegate()
+        .args(["support-bundle", "--endpoint", &format!("127.0.0.1:{admin}")])
+        .arg("--output")
+        .arg(&without_file)
+        .output()
+        .expect("it starts");
+    assert!(output.status.success(), "{output:?}");
+    let metrics = std::fs::read_to_string(without_file.join("own-metrics.txt")).expect("own metrics");
     assert!(metrics.contains("otelcol_process_uptime"), "{metrics}");
     gateway.stop();
 }

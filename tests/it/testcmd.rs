@@ -500,6 +500,15 @@ fn tests_of_promtool_run_unchanged() {
 }
 
 #[test]
+fn results_that_can_not_be_written_are_known_before_the_tests() {
+    let (directory, file) = rule_tests("");
+    let junit = directory.path().join("missing/results.xml");
+    let Finished { code, output, errors } = test(&[&file, Path::new("--junit"), &junit]);
+    assert_eq!((code, output.as_str()), (Some(1), ""), "{errors}");
+    assert!(errors.contains("missing/results.xml"), "{errors}");
+}
+
+#[test]
 fn a_failing_test_of_rules_shows_both_sides_and_notes_a_missing_file() {
     let wrong = "  - alert_rule_test: [{eval_time: 1m, alertname: Watchdog}]\n";
     let (directory, file) = rule_tests(wrong);

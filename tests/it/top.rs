@@ -41,7 +41,7 @@ service:
         let arguments = ["top", "--once", "--interval", "100ms", "--endpoint", &*endpoint];
         let output = tidegate().args(arguments).output().expect("it runs");
         text = String::from_utf8(output.stdout).expect("text");
-        text.contains("\n    3 refused: the queue of exporter otlp is full\n")
+        text.contains("\n    3 refused\n    of the refused, 3: the queue of exporter otlp is full\n")
     });
     // Nothing takes the items that a stop would try to send.
     gateway.kill();

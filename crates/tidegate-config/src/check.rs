@@ -48,6 +48,9 @@ pub(super) fn check(document: &Document, registry: &dyn Registry, cx: &mut Probl
     }
 }
 
+/// The most letters of a name that nobody guesses a type from.
+const SHORT: usize = 3;
+
 fn ids(document: &Document, class: Class) -> BTreeSet<&ComponentId> {
     let section = document.components().iter().filter(|c| c.class == class);
     section.map(|component| &component.id).collect()
@@ -67,7 +70,10 @@ fn check_kind(component: &Component, registry: &dyn Registry, cx: &mut Problems)
             .error(format!("`{}` is not in tidegate", id.kind));
         return;
     }
-    let guess = nearest(&id.kind, kinds.iter().copied())
+    // A short name is near to many others, and nobody means `nop` by another name.
+    let likely = kinds.iter().copied();
+    let likely = likely.filter(|kind| id.kind.len() > SHORT && *kind != "nop");
+    let guess = nearest(&id.kind, likely)
         .map(|near| format!("did you mean `{near}`? "))
         .unwrap_or_default();
     let elsewhere = (Class::ALL.into_iter())

@@ -40,17 +40,12 @@ const KNOWN: &[ForeignComponent] = &[
     ),
     (
         WORK,
-        &["groupbyattrs", "groupbytrace", "interval"],
+        &["groupbyattrs", "interval"],
         "`aggregate` adds up by the attributes that you name; keep a Collector in front for the rest",
     ),
     (
         WORK,
-        &[
-            "metricstransform",
-            "metricsgeneration",
-            "deltatorate",
-            "metricstarttime",
-        ],
+        &["metricstransform", "metricsgeneration", "deltatorate"],
         "`aggregate` renames and combines series, `composite` computes values; keep a Collector in front for the rest",
     ),
     (
@@ -61,7 +56,7 @@ const KNOWN: &[ForeignComponent] = &[
             "spanmetrics",
             "servicegraph",
             "span",
-            "sumologic",
+            "groupbytrace",
         ],
         "it works on traces; send traces through a Collector",
     ),
@@ -81,6 +76,8 @@ const KNOWN: &[ForeignComponent] = &[
             "datadog",
             "coralogix",
             "lookup",
+            "metricstarttime",
+            "sumologic",
         ],
         "keep a Collector in front for it",
     ),
@@ -92,22 +89,26 @@ const KNOWN: &[ForeignComponent] = &[
             "k8scluster",
             "dockerstats",
             "podmanstats",
-            "windowsperfcounters",
+            "systemd",
+            "chrony",
+            "ntp",
         ],
         "run an exporter for it (node_exporter, cAdvisor, kube-state-metrics) and scrape that with `prometheus`",
     ),
     (
         IN,
         &[
-            "statsd",
-            "carbon",
-            "collectd",
-            "influxdb",
-            "wavefront",
-            "signalfx",
-            "skywalking",
+            "windowsperfcounters",
+            "windowsservice",
+            "activedirectoryds",
+            "iis",
         ],
-        "keep a Collector in front, sending OTLP; StatsD lines are taken over a Unix socket by `uds`",
+        "run windows_exporter and scrape it with `prometheus`",
+    ),
+    (
+        IN,
+        &["statsd"],
+        "`uds` takes StatsD lines over a Unix socket; for UDP, keep a Collector in front, sending OTLP to `otlp`",
     ),
     (
         IN,
@@ -120,6 +121,17 @@ const KNOWN: &[ForeignComponent] = &[
             "sapm",
             "splunkhec",
             "otelarrow",
+            "carbon",
+            "collectd",
+            "influxdb",
+            "wavefront",
+            "signalfx",
+            "skywalking",
+            "faro",
+            "libhoney",
+            "stef",
+            "pulsar",
+            "solace",
         ],
         "keep a Collector in front of it, sending OTLP to `otlp`",
     ),
@@ -138,6 +150,12 @@ const KNOWN: &[ForeignComponent] = &[
             "windowseventlog",
             "k8slog",
             "otlpjsonfile",
+            "namedpipe",
+            "webhookevent",
+            "envoyals",
+            "netflow",
+            "cloudflare",
+            "activedirectoryinv",
         ],
         "it reads logs or events; keep a Collector beside it, sending OTLP to `otlp`",
     ),
@@ -157,14 +175,40 @@ const KNOWN: &[ForeignComponent] = &[
             "memcached",
             "zookeeper",
             "jmx",
-            "httpcheck",
             "sqlquery",
             "sqlserver",
             "vcenter",
             "snmp",
-            "prometheussimple",
+            "aerospike",
+            "apachespark",
+            "bigip",
+            "couchdb",
+            "expvar",
+            "flinkmetrics",
+            "oracledb",
+            "riak",
+            "saphana",
+            "purefa",
+            "purefb",
         ],
         "run the Prometheus exporter of that software and scrape it with `prometheus`",
+    ),
+    (
+        IN,
+        &[
+            "httpcheck",
+            "tcpcheck",
+            "tlscheck",
+            "sshcheck",
+            "icmpcheck",
+            "dnscheck",
+        ],
+        "run blackbox_exporter and scrape it with `prometheus`",
+    ),
+    (
+        IN,
+        &["prometheussimple"],
+        "use `prometheus`, with a job in `config: {scrape_configs: [...]}`",
     ),
     (
         IN,
@@ -174,13 +218,41 @@ const KNOWN: &[ForeignComponent] = &[
             "awsecscontainermetrics",
             "awscontainerinsightreceiver",
             "azuremonitor",
+            "awscloudwatch",
+            "awsfirehose",
+            "awslambda",
+            "awss3",
+            "azureblob",
+            "azureeventhub",
+            "azurefunctions",
+            "cloudfoundry",
+            "filestats",
+            "github",
+            "gitlab",
+            "googlecloudmonitoring",
+            "googlecloudpubsubpush",
+            "googlecloudspanner",
+            "mongodbatlas",
+            "nsxt",
+            "snowflake",
+            "splunkenterprise",
         ],
         "keep a Collector for it, sending OTLP to `otlp`",
     ),
     (
         OUT,
-        &["jaeger", "zipkin", "opencensus", "skywalking"],
-        "send OTLP: Jaeger and the others take it (`otlp` to port 4317)",
+        &["jaeger"],
+        "send OTLP, which Jaeger takes: `otlp` to port 4317",
+    ),
+    (
+        OUT,
+        &["opencensus"],
+        "send OTLP: `otlp` to port 4317 of the Collector that takes OpenCensus",
+    ),
+    (
+        OUT,
+        &["skywalking"],
+        "send OTLP, which SkyWalking takes: `otlp` to the gRPC port of its OAP server",
     ),
     (
         OUT,
@@ -252,6 +324,32 @@ const KNOWN: &[ForeignComponent] = &[
             "googlemanagedprometheus",
             "otelarrow",
             "pulsar",
+            "zipkin",
+            "influxdb",
+            "opensearch",
+            "alibabacloudlogservice",
+            "awskinesis",
+            "azureblob",
+            "azuredataexplorer",
+            "bmchelix",
+            "carbon",
+            "cassandra",
+            "dataset",
+            "doris",
+            "faro",
+            "googlecloudpubsub",
+            "googlecloudstorage",
+            "honeycombmarker",
+            "logicmonitor",
+            "logzio",
+            "mezmo",
+            "rabbitmq",
+            "sentry",
+            "stef",
+            "sumologic",
+            "syslog",
+            "tencentcloudlogservice",
+            "tinybird",
         ],
         "send OTLP to a Collector that has it",
     ),
@@ -269,6 +367,9 @@ const KNOWN: &[ForeignComponent] = &[
             "signaltometrics",
             "otlpjson",
             "datadog",
+            "grafanacloud",
+            "metricsaslogs",
+            "slowsql",
         ],
         "tidegate has `forward`; keep a Collector in front for it",
     ),
@@ -315,4 +416,42 @@ pub fn foreign_components(class: Class) -> impl Iterator<Item = (&'static str, &
     let of_class = move |(classes, ..): &&'static ForeignComponent| classes.contains(&class);
     let rows = KNOWN.iter().filter(of_class);
     rows.flat_map(|(_, kinds, instead)| kinds.iter().map(move |kind| (*kind, *instead)))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use super::*;
+
+    #[test]
+    fn each_type_of_a_class_has_one_replacement() {
+        for class in Class::ALL {
+            let mut kinds = HashSet::new();
+            for (kind, instead) in foreign_components(class) {
+                assert!(kinds.insert(kind), "{kind}: {instead}");
+                assert!(!kind.contains('_'), "{kind}");
+            }
+        }
+    }
+
+    #[test]
+    fn replacements_say_what_is_true_of_the_type() {
+        use Class::{Exporter, Processor, Receiver};
+        for (class, kind, part) in [
+            (Processor, "groupbytrace", "traces"),
+            (Processor, "metricstarttime", "keep a Collector"),
+            (Processor, "sumologic", "keep a Collector"),
+            (Receiver, "statsd", "`uds`"),
+            (Receiver, "tcpcheck", "blackbox_exporter"),
+            (Receiver, "azure_event_hub", "keep a Collector"),
+            (Exporter, "zipkin", "a Collector that has it"),
+        ] {
+            let instead = instead(class, kind).unwrap();
+            assert!(instead.contains(part), "{kind}: {instead}");
+        }
+        for kind in ["skywalking", "wavefront"] {
+            assert!(!instead(Receiver, kind).unwrap().contains("StatsD"), "{kind}");
+        }
+    }
 }

@@ -35,6 +35,9 @@ const MAX_ANSWER: usize = 256 << 20;
 /// The help for an answer 401.
 const TOKEN_HINT: &str = "set TIDEGATE_TOKEN_FILE or TIDEGATE_TOKEN to the bearer token, or use `--header`";
 
+/// The help if nothing listens at the endpoint of `admin`.
+const ADMIN_HINT: &str = "is the gateway running, with the `admin` extension at this endpoint?";
+
 /// The begin of the paths that only `admin` has.
 const API: &str = "/api/";
 
@@ -73,20 +76,24 @@ pub struct GatewayArgs {
     /// Whether requests have the token.
     #[arg(skip = true)]
     has_token: bool,
+    /// What to do if nothing listens there.
+    #[arg(skip = ADMIN_HINT)]
+    hint: &'static str,
 }
 
 /// The variable of the bearer token. There is no option for it, because all users of the system see command lines.
 const TOKEN: &str = "TIDEGATE_TOKEN";
 
 impl GatewayArgs {
-    /// An endpoint without credentials.
-    pub(super) fn at(endpoint: &str) -> Self {
+    /// An endpoint without credentials, and what to do if nothing listens there.
+    pub(super) fn at(endpoint: &str, hint: &'static str) -> Self {
         Self {
             endpoint: endpoint.to_owned(),
             headers: Vec::new(),
             token_file: None,
             ca_file: None,
             has_token: false,
+            hint,
         }
     }
 
@@ -119,6 +126,8 @@ pub(super) struct Client {
     /// The endpoint as `HOST:PORT`, an https URL or a socket, for messages.
     endpoint: String,
     headers: Vec<(String, String)>,
+    /// What to do if nothing listens there.
+    hint: &'static str,
 }
 
 impl Client {
@@ -152,6 +161,7 @@ impl Client {
             endpoint: short(&place.shown_endpoint()),
             base,
             headers,
+            hint: place.hint,
         })
     }
 
@@ -177,7 +187,7 @@ impl Client {
         let answer = tokio::time::timeout(PATIENCE, self.http.request(request)).await;
         let answer = answer
             .map_err(|_| self.failure("no answer"))?
-            .map_err(|error| self.failure(unreachable_because(&error)))?;
+            .map_err(|error| self.failure(unreachable_because(&error, self.hint)))?;
         if answer.status().is_success() {
             return Ok(answer.into_body());
         }
@@ -323,12 +333,12 @@ fn is_of_others(status: StatusCode) -> bool {
     .contains(&status)
 }
 
-fn unreachable_because(error: &dyn std::error::Error) -> String {
+fn unreachable_because(error: &dyn std::error::Error, hint: &str) -> String {
     let causes = std::iter::successors(error.source(), |cause| cause.source());
     let why = causes
         .last()
         .map_or_else(|| error.to_string(), ToString::to_string);
-    format!("{why} (is the gateway running, with the `admin` extension at this endpoint?)")
+    format!("{why} ({hint})")
 }
 
 async fn read(body: Incoming) -> Result<Bytes, BodyError> {

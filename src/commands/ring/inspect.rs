@@ -4,7 +4,8 @@
 
 use std::path::{Path, PathBuf};
 
-use tidegate_ring::{Batch, KINDS, KNOWN_KINDS, MpStore, Options, Poll, Reader, inspect};
+use serde_json::{Value, json};
+use tidegate_ring::{Batch, Inspection, KINDS, KNOWN_KINDS, MpStore, Options, Poll, Reader, inspect};
 
 use super::tail::{LineFormat, print};
 use crate::commands::Failure;
@@ -23,7 +24,7 @@ pub(super) struct InspectArgs {
     /// Largest number of waiting events to show, oldest first
     #[arg(long, default_value_t = 20)]
     events: usize,
-    /// Print events as JSON lines
+    /// Print JSON lines: the header first, then the events. A store is one object
     #[arg(long)]
     json: bool,
 }
@@ -32,7 +33,7 @@ pub(super) struct InspectArgs {
 pub(super) fn run(args: &InspectArgs) -> Result<(), Failure> {
     let name = args.file.file_name().unwrap_or_default().to_string_lossy();
     if MpStore::is_store_name(&name) {
-        show_store(&args.file)
+        show_store(args)
     } else {
         show_ring(args)
     }
@@ -40,43 +41,13 @@ pub(super) fn run(args: &InspectArgs) -> Result<(), Failure> {
 
 fn show_ring(args: &InspectArgs) -> Result<(), Failure> {
     let found = inspect(&args.file)?;
-    let header = &found.header;
-    match found.verdict {
-        Ok(ring) => print_line!("verdict:          a ring, version {}", ring.layout.label()),
-        Err(reject) => print_line!("verdict:          not a ring: {reject}"),
-    }
-    print_line!(
-        "file:             {} ({} bytes, uid {})",
-        args.file.display(),
-        found.file_size,
-        found.owner_uid
-    );
-    print_line!(
-        "version:          {} (expected_version {})",
-        header.version,
-        header.expected_version
-    );
-    print_line!("capacity:         {} (mask {:#x})", header.capacity, header.mask);
-    print_line!(
-        "positions:        write {} read {}",
-        header.write_pos,
-        header.read_pos
-    );
-    let ring = found
-        .verdict
-        .map_err(|reject| Failure::Message(format!("not a ring: {reject}")))?;
-    print_line!(
-        "layout:           {} ({} bytes an event)",
-        ring.layout.label(),
-        ring.layout.event_size()
-    );
-    let waiting = found.readable();
-    let full = if waiting == ring.capacity - 1 {
-        ", FULL: newer events are being lost"
+    if args.json {
+        print_line!("{}", header_of(&args.file, &found));
     } else {
-        ""
-    };
-    print_line!("waiting:          {waiting} of {}{full}", ring.capacity - 1);
+        print_header(&args.file, &found);
+    }
+    let ring = found.verdict;
+    ring.map_err(|reject| Failure::Message(format!("not a ring: {reject}")))?;
     let mut reader = Reader::open(
         &args.file,
         Options {
@@ -101,8 +72,112 @@ fn show_ring(args: &InspectArgs) -> Result<(), Failure> {
     Ok(())
 }
 
-fn show_store(path: &Path) -> Result<(), Failure> {
+fn print_header(file: &Path, found: &Inspection) {
+    let header = &found.header;
+    match found.verdict {
+        Ok(ring) => print_line!("verdict:          a ring, version {}", ring.layout.label()),
+        Err(reject) => print_line!("verdict:          not a ring: {reject}"),
+    }
+    print_line!(
+        "file:             {} ({} bytes, uid {})",
+        file.display(),
+        found.file_size,
+        found.owner_uid
+    );
+    print_line!(
+        "version:          {} (expected_version {})",
+        header.version,
+        header.expected_version
+    );
+    print_line!("capacity:         {} (mask {:#x})", header.capacity, header.mask);
+    print_line!(
+        "positions:        write {} read {}",
+        header.write_pos,
+        header.read_pos
+    );
+    let Ok(ring) = found.verdict else {
+        return;
+    };
+    print_line!(
+        "layout:           {} ({} bytes an event)",
+        ring.layout.label(),
+        ring.layout.event_size()
+    );
+    let full = if is_full(found) {
+        ", FULL: newer events are being lost"
+    } else {
+        ""
+    };
+    print_line!(
+        "waiting:          {} of {}{full}",
+        found.readable(),
+        ring.capacity - 1
+    );
+}
+
+/// Whether all slots of a ring that can have an event have one.
+fn is_full(found: &Inspection) -> bool {
+    let ring = found.verdict.ok();
+    ring.is_some_and(|ring| found.readable() == ring.capacity - 1)
+}
+
+/// The header of a ring, as the first of the JSON lines.
+fn header_of(file: &Path, found: &Inspection) -> Value {
+    let (header, ring) = (&found.header, found.verdict.ok());
+    json!({
+        "is_ring": ring.is_some(),
+        "reason": found.verdict.err().map(|reject| reject.to_string()),
+        "file": file.display().to_string(),
+        "file_size": found.file_size,
+        "owner_uid": found.owner_uid,
+        "version": header.version,
+        "expected_version": header.expected_version,
+        "capacity": header.capacity,
+        "mask": header.mask,
+        "write_pos": header.write_pos,
+        "read_pos": header.read_pos,
+        "layout": ring.map(|ring| ring.layout.label()),
+        "event_size": ring.map(|ring| ring.layout.event_size()),
+        "waiting": found.readable(),
+        "is_full": is_full(found),
+    })
+}
+
+/// A store as one JSON object.
+fn store_object(path: &Path, store: &MpStore) -> Result<Value, Failure> {
+    let (identity, totals) = (store.identity(), store.snapshot()?);
+    let metrics = (0u16..).zip(KINDS.iter().take(KNOWN_KINDS));
+    let metrics = metrics.filter_map(|(index, kind)| {
+        let at = usize::from(index);
+        let (total, last) = (totals.counters.get(at)?, totals.gauges.get(at)?);
+        let histogram = totals.histogram(index).filter(|_| kind.histogram.is_some());
+        Some(json!({
+            "name": kind.name,
+            "total": total,
+            "last": kind.last.is_some().then_some(last),
+            "observations": histogram.map(|histogram| histogram.count()),
+        }))
+    });
+    Ok(json!({
+        "file": path.display().to_string(),
+        "owner_uid": store.owner_uid(),
+        "agent": identity.agent_name,
+        "instance": identity.instance,
+        "pid": identity.pid,
+        "hostname": identity.hostname,
+        "local_rank": identity.local_rank,
+        "alive": store.alive()?,
+        "metrics": metrics.collect::<Vec<_>>(),
+    }))
+}
+
+fn show_store(args: &InspectArgs) -> Result<(), Failure> {
+    let path = &args.file;
     let store = MpStore::open(path)?;
+    if args.json {
+        print_line!("{}", store_object(path, &store)?);
+        return Ok(());
+    }
     let (identity, totals) = (store.identity(), store.snapshot()?);
     print_line!("file:             {} (uid {})", path.display(), store.owner_uid());
     print_line!(

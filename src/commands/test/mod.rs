@@ -20,7 +20,8 @@ mod stand_ins;
 mod target;
 
 use std::collections::BTreeSet;
-use std::fs;
+use std::fs::File;
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -54,9 +55,11 @@ pub struct TestArgs {
 /// # Errors
 /// A test fails, a file can't be read, no test has the name of `--run`, or the results can't be written.
 pub fn run(args: &TestArgs) -> Result<(), Failure> {
+    // Before the tests, which may take long.
+    let junit = args.junit.as_deref().map(create).transpose()?;
     let reports: Vec<_> = args.files.iter().map(|file| run_file(file, args)).collect();
-    if let Some(path) = &args.junit {
-        let written = fs::write(path, junit::render(&reports));
+    if let Some((path, mut file)) = junit {
+        let written = file.write_all(junit::render(&reports).as_bytes());
         written.map_err(Failure::io(format!("writing {}", path.display())))?;
     }
     let tests: usize = reports.iter().map(|report| report.cases.len()).sum();
@@ -70,6 +73,12 @@ pub fn run(args: &TestArgs) -> Result<(), Failure> {
         return Err(Failure::Reported);
     }
     Ok(())
+}
+
+/// Opens the file for the results.
+fn create(path: &Path) -> Result<(&Path, File), Failure> {
+    let file = File::create(path).map_err(Failure::io(format!("writing {}", path.display())))?;
+    Ok((path, file))
 }
 
 /// Runs the tests of a file, and prints their results.

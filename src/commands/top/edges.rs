@@ -2,8 +2,10 @@
 
 //! The edges of the graph: which items go from one component to the next, and what the next one does with them.
 
+use std::collections::HashSet;
+
 use super::snapshot::TopRow;
-use super::view::{SortColumn, beside, drops, heading, latencies, rate, short};
+use super::view::{SortColumn, beside, drops, heading, latencies, rate, refusals, short};
 use crate::commands::client::printable;
 use crate::commands::terminal::clip;
 
@@ -51,9 +53,14 @@ pub(super) fn edge_table(groups: &[EdgeGroup], sort: SortColumn, width: usize) -
         lines.push(clip(printable(&group.pipeline), width));
         let mut edges: Vec<&TopEdge> = group.edges.iter().collect();
         edges.sort_by(|a, b| sort.of_edge(b).total_cmp(&sort.of_edge(a)));
+        let mut receivers = HashSet::new();
         for (at, edge) in edges.iter().enumerate() {
             let name = format!("  {} -> {}", printable(&edge.from.id), printable(&edge.to.id));
             lines.extend(beside(&name, &HEADS, &cells(edge), width));
+            // The first edge of a receiver shows what it refuses.
+            if edge.from.class == "receiver" && receivers.insert(&edge.from.id) {
+                lines.extend(refusals(&edge.from, width));
+            }
             // Successive edges to one component show its drops once.
             let next = edges.get(at + 1);
             if next.is_none_or(|next| (next.to.class, &next.to.id) != (edge.to.class, &edge.to.id)) {

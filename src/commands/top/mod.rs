@@ -51,6 +51,9 @@ const PATH: &str = "/api/v1/status/graph";
 /// The width of tables that no terminal shows.
 const PLAIN_WIDTH: usize = 200;
 
+/// The most components in trouble that have lines above the table.
+const MOST_TROUBLES: usize = 4;
+
 /// The least patience with an answer.
 const PATIENCE: Duration = Duration::from_secs(5);
 
@@ -93,7 +96,7 @@ async fn list_names(client: Client) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The ids of components, and the paths of ids that several classes have.
+/// The paths of components, and the ids that only one class has.
 fn names(page: &Value) -> BTreeSet<String> {
     let mut classes = BTreeMap::<&str, BTreeSet<&str>>::new();
     for component in page["components"].as_array().into_iter().flatten() {
@@ -109,9 +112,8 @@ fn names(page: &Value) -> BTreeSet<String> {
     for (id, classes) in classes.into_iter().filter(|(id, _)| is_plain(id)) {
         if classes.len() == 1 {
             names.insert(id.to_owned());
-        } else {
-            names.extend(classes.into_iter().map(|class| format!("{class}s::{id}")));
         }
+        names.extend(classes.into_iter().map(|class| format!("{class}s::{id}")));
     }
     names
 }
@@ -274,6 +276,11 @@ impl TopState {
                 if let Some(why) = &now.unready {
                     head.extend(wrapped(format!("not ready: {why}").split(' '), " ", width));
                 }
+                for trouble in now.troubles.iter().take(MOST_TROUBLES) {
+                    head.extend(wrapped(format!("trouble: {trouble}").split(' '), " ", width));
+                }
+                let more = now.troubles.len().saturating_sub(MOST_TROUBLES);
+                head.extend((more > 0).then(|| clip(format!("{more} more components in trouble"), width)));
             }
             None => head.push(clip("no answer yet".to_owned(), width)),
         }

@@ -23,6 +23,8 @@ pub(super) struct GraphSnapshot {
     pub(super) summary: Vec<String>,
     /// Why the gateway is not ready.
     pub(super) unready: Option<String>,
+    /// The problems of components that can't work: `exporters::otlp: sending to ... fails since ...`.
+    pub(super) troubles: Vec<String>,
     pipelines: Vec<Value>,
     components: HashMap<TopKey, Counters>,
 }
@@ -74,8 +76,20 @@ pub(super) struct FullQueue {
     pub(super) exporter: String,
     /// Items since the start of the gateway, of all receivers.
     pub(super) refused: u64,
+    pub(super) part: RefusedPart,
     /// Whether it is full now, or has refused items since the last reading.
     pub(super) is_full: bool,
+}
+
+/// What the items that a full queue has refused are part of.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum RefusedPart {
+    /// Of what the receiver has refused.
+    OfReceiver,
+    /// Of what several receivers have refused.
+    OfSeveral,
+    /// The receiver counts no refused items.
+    Uncounted,
 }
 
 /// A pipeline with its components in data order.
@@ -102,6 +116,9 @@ fn signal_of(pipeline: &str) -> &str {
     pipeline.split('/').next().unwrap_or_default()
 }
 
+/// The counter of the items that a receiver refuses.
+const REFUSED: &str = "refused";
+
 /// The lists of a pipeline in data order.
 const LISTS: [&str; 3] = ["receivers", "processors", "exporters"];
 
@@ -119,6 +136,7 @@ impl GraphSnapshot {
             cpu_seconds: page["process"]["cpuSeconds"].as_f64(),
             summary: summary(page),
             unready: unready(page),
+            troubles: troubles(page),
             components: components.collect(),
             pipelines: page["pipelines"].as_array().cloned().unwrap_or_default(),
         }
@@ -208,27 +226,52 @@ impl GraphSnapshot {
             dropped: now.dropped_total(),
             reasons: reasons.collect(),
             full_queues: match class {
-                "receiver" => self.full_queues(id, signal, before),
+                "receiver" => self.full_queues(id, signal, now, before),
                 _ => Vec::new(),
             },
         })
     }
 
     /// The queues that have refused items on the way of a receiver's data.
-    fn full_queues(&self, receiver: &str, signal: &str, before: Option<&Self>) -> Vec<FullQueue> {
+    fn full_queues(
+        &self,
+        receiver: &str,
+        signal: &str,
+        counters: &Counters,
+        before: Option<&Self>,
+    ) -> Vec<FullQueue> {
         let keys = self.exporters_of(receiver, signal).into_iter();
+        let counts_refused = counters.dropped.iter().any(|(reason, _)| reason == REFUSED);
         let queues = keys.filter_map(|key| {
             let now = self.components.get(&key)?;
             let refused = now.refused_by_queue;
+            if refused == 0 {
+                return None;
+            }
+            let part = if !counts_refused {
+                RefusedPart::Uncounted
+            } else if self.has_several_receivers(&key) {
+                RefusedPart::OfSeveral
+            } else {
+                RefusedPart::OfReceiver
+            };
             let old = before.and_then(|before| before.components.get(&key));
             let is_refusing = old.is_some_and(|old| old.refused_by_queue < refused);
             Some(FullQueue {
                 exporter: key.1,
                 refused,
+                part,
                 is_full: is_refusing || now.fill.is_some_and(|fill| fill >= 100.0),
             })
         });
-        queues.filter(|queue| queue.refused > 0).collect()
+        queues.collect()
+    }
+
+    /// Whether the data of more than one receiver reaches an exporter.
+    fn has_several_receivers(&self, exporter: &TopKey) -> bool {
+        let receivers = self.components.keys().filter(|(class, ..)| class == "receiver");
+        let leads = |(_, id, signal, _): &&TopKey| self.exporters_of(id, signal).contains(exporter);
+        receivers.filter(leads).nth(1).is_some()
     }
 
     /// The exporters that the data of a receiver reaches, also through connectors.
@@ -270,7 +313,7 @@ impl Counters {
     fn read(one: &Value) -> Self {
         let count = |name: &str| one[name].as_u64().unwrap_or(0);
         if one["class"] == "receiver" {
-            let dropped = ["refused", "failed"].map(|name| (name.to_owned(), count(name)));
+            let dropped = [REFUSED, "failed"].map(|name| (name.to_owned(), count(name)));
             let dropped: Vec<_> = dropped.into_iter().filter(|(_, items)| *items > 0).collect();
             let lost = dropped
                 .iter()
@@ -326,6 +369,12 @@ fn targets(states: &Value) -> Option<String> {
 
 fn unready(page: &Value) -> Option<String> {
     page["health"]["reason"].as_str().map(str::to_owned)
+}
+
+fn troubles(page: &Value) -> Vec<String> {
+    let troubles = page["health"]["troubles"].as_object().into_iter().flatten();
+    let troubles = troubles.map(|(component, what)| format!("{component}: {}", text(what)));
+    troubles.collect()
 }
 
 fn summary(page: &Value) -> Vec<String> {

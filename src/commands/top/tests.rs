@@ -34,11 +34,17 @@ fn ids(count: usize) -> Vec<String> {
 }
 
 #[test]
-fn names_are_ids_and_paths_of_ids_that_two_classes_have() {
+fn names_are_paths_and_the_ids_that_one_class_has() {
     let ids = ["otlp", "file/a", "file/b c"].map(str::to_owned);
     let names = names(&page(1.0, "a", 1, &ids));
     let names: Vec<_> = names.iter().map(String::as_str).collect();
-    assert_eq!(names, ["exporters::otlp", "file/a", "receivers::otlp"]);
+    let expected = [
+        "exporters::file/a",
+        "exporters::otlp",
+        "file/a",
+        "receivers::otlp",
+    ];
+    assert_eq!(names, expected);
 }
 
 fn cells(line: &str) -> Vec<&str> {
@@ -68,10 +74,14 @@ fn head(reason: Option<&str>, width: usize) -> Vec<String> {
     page["version"] = json!("0.1.0");
     page["memory"] = json!({"usedBytes": 64_u64 << 20, "limitBytes": 19_284_u64 << 20});
     page["health"]["reason"] = json!(reason);
+    head_of(&page, width)
+}
+
+fn head_of(page: &Value, width: usize) -> Vec<String> {
     let state = TopState {
         endpoint: "http://127.0.0.1:8080".to_owned(),
         interval: Duration::from_secs(1),
-        now: Some(GraphSnapshot::read(&page)),
+        now: Some(GraphSnapshot::read(page)),
         before: None,
         received: Instant::now(),
         stale: None,
@@ -203,6 +213,7 @@ fn narrow_screens_show_reasons_and_percentiles_of_edges() {
         "FROM -> TO                       ITEMS/S  TOTAL   HELD FILL DROP/S    P50    P99",
         "logs/a",
         "  otlp -> file/0                     100    300      0  25%      0  4.2ms   1.5s",
+        "    receiver otlp: 2 refused",
         "    1 dropped: rejected",
         "  otlp -> otlphttp/vendor-of-a-long-name",
         "                                     100    300      1  25%     65  4.2ms   1.5s",
@@ -215,6 +226,7 @@ fn narrow_screens_show_reasons_and_percentiles_of_edges() {
         "logs/a",
         "  otlp -> file/0",
         "                 100    300      0  25%      0  4.2ms   1.5s",
+        "    receiver otlp: 2 refused",
         "    1 dropped: rejected",
         "  otlp -> otlphttp/vendor-of-a-long-name",
         "                 100    300      1  25%     65  4.2ms   1.5s",
@@ -259,6 +271,7 @@ fn edges_have_the_rate_of_their_source_and_the_queue_of_their_target() {
         &[
             "otlp", "->", "file/0", "100", "300", "0", "25%", "0", "4.2ms", "1.5s",
         ],
+        &["receiver", "otlp:", "2", "refused"],
         &["uds", "->", "file/0", "0", "5", "0", "25%", "0", "4.2ms", "1.5s"],
         &["1", "dropped:", "rejected"],
         &[
@@ -268,6 +281,7 @@ fn edges_have_the_rate_of_their_source_and_the_queue_of_their_target() {
         &["1", "dropped:", "rejected"],
         &["logs/b"],
         &["otlp", "->", "filter", "100", "300", "0", "-", "0", "-", "-"],
+        &["receiver", "otlp:", "2", "refused"],
         &["7", "dropped:", "filtered"],
         &["filter", "->", "batch", "50", "150", "0", "-", "0", "-", "-"],
         &["7", "dropped:", "filtered"],
@@ -330,12 +344,15 @@ fn refused_items_of_a_receiver_name_the_exporter_with_the_full_queue() {
     let shown =
         |new: &GraphSnapshot, old: &GraphSnapshot| table(&new.groups(Some(old)), SortColumn::Data, 80);
     let (old, new, last) = (at(10.0, 0), at(12.0, 200), at(14.0, 200));
-    let is_full = "200 refused: the queue of exporter file/1 is full";
+    let is_full = "of the refused, 200: the queue of exporter file/1 is full";
     assert_eq!(lines_below_receivers(&shown(&new, &old)), [is_full]);
-    let was_full = "200 refused: the queue of exporter file/1 was full";
+    let was_full = "of the refused, 200: the queue of exporter file/1 was full";
     assert_eq!(lines_below_receivers(&shown(&last, &new)), [was_full]);
     let without = shown(&at(12.0, 0), &old);
-    assert!(!without.concat().contains("refused:"), "{without:?}");
+    assert!(!without.concat().contains("the queue of"), "{without:?}");
+    let edges = edge_table(&new.edges(Some(&old)), SortColumn::Data, 80);
+    let below: Vec<_> = edges[3..5].iter().map(|line| line.trim()).collect();
+    assert_eq!(below, ["receiver otlp: 2 refused", is_full]);
     let narrow = table(&new.groups(Some(&old)), SortColumn::Data, 20);
     assert!(narrow.iter().all(|line| line.chars().count() <= 20), "{narrow:?}");
 }
@@ -353,12 +370,55 @@ fn a_full_queue_behind_connectors_is_named_too() {
     ]);
     let new = GraphSnapshot::read(&page);
     let lines = table(&new.groups(None), SortColumn::Data, 80);
-    let named: Vec<_> = lines.iter().filter(|line| line.contains("refused:")).collect();
-    assert_eq!(named, ["    5 refused: the queue of exporter file/0 is full"]);
+    let named: Vec<_> = lines
+        .iter()
+        .filter(|line| line.contains("the queue of"))
+        .collect();
+    assert_eq!(
+        named,
+        ["    of the refused, 5: the queue of exporter file/0 is full"]
+    );
     assert!(
         lines_below_receivers(&lines)[0].ends_with("file/0 is full"),
         "{lines:?}"
     );
+}
+
+#[test]
+fn a_queue_of_several_receivers_names_them_all() {
+    let mut page = page(10.0, "a", 100, &ids(1));
+    page["components"][1]["queue"] = json!({"used": 4, "capacity": 4, "refused": 5, "endpoints": []});
+    let receiver = |id: &str, refused: u64| {
+        json!({"class": "receiver", "id": id, "pipeline": null, "signal": "logs",
+            "accepted": 1, "refused": refused})
+    };
+    let components = page["components"].as_array_mut().unwrap();
+    components.extend([receiver("uds", 3), receiver("nixl", 0)]);
+    page["pipelines"][0]["receivers"] = json!(["otlp", "uds", "nixl"]);
+    let lines = table(&GraphSnapshot::read(&page).groups(None), SortColumn::Data, 80);
+    let named: Vec<_> = lines
+        .iter()
+        .filter(|line| line.contains("the queue of"))
+        .collect();
+    let of_all = "    of the refused of all receivers, 5: the queue of exporter file/0 is full";
+    let uncounted = "    5 refused: the queue of exporter file/0 is full";
+    assert_eq!(named, [of_all, of_all, uncounted]);
+}
+
+#[test]
+fn the_head_names_components_in_trouble() {
+    let mut page = page(98.0, "a", 300, &ids(1));
+    let troubles = (0..6).map(|at| (format!("exporters::otlp/{at}"), json!("sending to a:1 fails")));
+    page["health"]["troubles"] = Value::Object(troubles.collect());
+    let shown = head_of(&page, 60).split_off(2);
+    let expected = [
+        "trouble: exporters::otlp/0: sending to a:1 fails",
+        "trouble: exporters::otlp/1: sending to a:1 fails",
+        "trouble: exporters::otlp/2: sending to a:1 fails",
+        "trouble: exporters::otlp/3: sending to a:1 fails",
+        "2 more components in trouble",
+    ];
+    assert_eq!(shown, expected);
 }
 
 #[test]

@@ -5,7 +5,7 @@
 use std::fmt::Display;
 
 use super::edges::TopEdge;
-use super::snapshot::{FullQueue, TopGroup, TopRow};
+use super::snapshot::{FullQueue, RefusedPart, TopGroup, TopRow};
 use crate::commands::client::printable;
 use crate::commands::terminal::clip;
 
@@ -71,7 +71,7 @@ pub(super) fn table(groups: &[TopGroup], sort: SortColumn, width: usize) -> Vec<
             let name = format!("  {} {}", row.class, printable(&row.id));
             lines.extend(beside(&name, &HEADS, &cells(row), width));
             lines.extend(drops(row, width));
-            lines.extend(row.full_queues.iter().map(|queue| clip(refusing(queue), width)));
+            lines.extend(full_queues(row, width));
         }
     }
     lines
@@ -127,12 +127,31 @@ pub(super) fn drops(row: &TopRow, width: usize) -> impl Iterator<Item = String> 
     reasons.map(move |reason| clip(format!("    {}", printable(reason)), width))
 }
 
-/// The exporter behind the refused items of the row above.
+/// The lines below an edge of a receiver: what it refuses, and the full queues behind this.
+pub(super) fn refusals(row: &TopRow, width: usize) -> impl Iterator<Item = String> {
+    let id = printable(&row.id);
+    let reasons = row.reasons.iter();
+    let lines = reasons.map(move |reason| clip(format!("    receiver {id}: {}", printable(reason)), width));
+    lines.chain(full_queues(row, width))
+}
+
+/// The lines about the exporters behind the refused items of a receiver.
+fn full_queues(row: &TopRow, width: usize) -> impl Iterator<Item = String> {
+    let queues = row.full_queues.iter();
+    queues.map(move |queue| clip(refusing(queue), width))
+}
+
+/// The exporter behind the refused items of a receiver.
 fn refusing(queue: &FullQueue) -> String {
     let is = if queue.is_full { "is" } else { "was" };
     let refused = short(queue.refused as f64);
     let exporter = printable(&queue.exporter);
-    format!("    {refused} refused: the queue of exporter {exporter} {is} full")
+    let items = match queue.part {
+        RefusedPart::OfReceiver => format!("of the refused, {refused}"),
+        RefusedPart::OfSeveral => format!("of the refused of all receivers, {refused}"),
+        RefusedPart::Uncounted => format!("{refused} refused"),
+    };
+    format!("    {items}: the queue of exporter {exporter} {is} full")
 }
 
 fn cells(row: &TopRow) -> [String; 8] {

@@ -98,8 +98,7 @@ impl Exporter for LoadBalancing {
 impl Lifecycle for LoadBalancing {
     async fn start(&self) -> Result<(), ComponentError> {
         self.peers.start().await?;
-        let lookups = self.peers.clone().watch().await;
-        *self.lookups.lock() = lookups;
+        self.peers.clone().watch(&self.lookups).await;
         Ok(())
     }
 

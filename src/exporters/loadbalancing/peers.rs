@@ -112,18 +112,20 @@ impl Peers {
     }
 
     /// Follows the endpoints that change: resolves the name regularly, or watches the service. Waits for the endpoints of a
-    /// service for a short time.
-    pub(super) async fn watch(self: Arc<Self>) -> Option<JoinHandle<()>> {
+    /// service for a short time. The task is in `lookups` before: a start that is broken off must not leave it behind.
+    pub(super) async fn watch(self: Arc<Self>, lookups: &Mutex<Option<JoinHandle<()>>>) {
         if let Some(service) = self.config.resolver.k8s.clone() {
             let (sender, known) = oneshot::channel();
             let timeout = service.timeout;
-            let task = tokio::spawn(k8s::follow(self, service, sender));
+            *lookups.lock() = Some(tokio::spawn(k8s::follow(self, service, sender)));
             // Without an answer in time, the endpoints come later.
             let _ = tokio::time::timeout(timeout, known).await;
-            return Some(task);
+            return;
         }
-        let dns = self.config.resolver.dns.clone()?;
-        Some(tokio::spawn(async move {
+        let Some(dns) = self.config.resolver.dns.clone() else {
+            return;
+        };
+        *lookups.lock() = Some(tokio::spawn(async move {
             loop {
                 tokio::time::sleep(dns.interval).await;
                 let Some(endpoints) = self.look_up(&dns).await else {
@@ -133,7 +135,7 @@ impl Peers {
                     warn!(component = &*self.cx.base.path, %error, "an endpoint is not used");
                 }
             }
-        }))
+        }));
     }
 
     /// The addresses of the name. Without an answer it logs a warning and returns `None`; the known ones stay.

@@ -211,16 +211,16 @@ impl Attempt for Plugin {
 
     async fn open(&self) -> Result<(), String> {
         let (worker, found) = self.start().await.map_err(|refusal| refusal.to_string())?;
-        self.check(&found)?;
-        notes::loaded(&self.base, &self.wanted.path, &found, self.config.isolation);
         let running = Arc::new(RunningPlugin {
             worker,
             takes: found.takes,
             dirty: AtomicBool::new(false),
         });
+        // Opened once. The close ends it, also if it takes the wrong signals.
+        let _ = self.running.set(running.clone());
+        self.check(&found)?;
+        notes::loaded(&self.base, &self.wanted.path, &found, self.config.isolation);
         self.start_flushing(&running);
-        // Opened once.
-        let _ = self.running.set(running);
         Ok(())
     }
 

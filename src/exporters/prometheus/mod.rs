@@ -28,6 +28,7 @@ use crate::exporters::tables::{ExporterTables, TableSink};
 use crate::net::auth::AuthGate;
 use crate::net::errors::{AUTH_ERRORS, LISTENER_ERRORS, PAGE_ERRORS, SOCKET_ERRORS};
 use crate::net::pages::PageServer;
+use crate::net::tls;
 use crate::prom::Escaping;
 use crate::prom::catalog::{Senders, View};
 use async_trait::async_trait;
@@ -177,6 +178,10 @@ impl Drop for Prometheus {
 
 #[async_trait]
 impl Lifecycle for Prometheus {
+    fn check_files(&self) -> Result<(), ComponentError> {
+        tls::check_files(self.config.tls.as_ref(), &self.base)
+    }
+
     async fn start(&self) -> Result<(), ComponentError> {
         self.views.take_over(&self.base).await?;
         let pages = Pages::new(

@@ -122,7 +122,7 @@ fn written(composites: &[Arc<Watched>], wants: &Filter) -> String {
 
 /// Computes the expressions that are due, before [`current`] reads them.
 pub(super) async fn refresh_all(shared: &Shared) {
-    if shared.health.unready().is_none() {
+    if shared.health.begin_read().is_ok() {
         refresh(&shared.composites.list()).await;
     }
 }

@@ -36,7 +36,8 @@ pub(super) async fn page(shared: &Shared, is_authenticated: bool) -> Answer {
             pages::text(StatusCode::OK, "text/plain; charset=utf-8", text)
         }
         Ok(ReloadResult { error: Some(why), .. }) => {
-            let why = format!("the new configuration does not run, the old one runs on:\n{why}");
+            let runs = shared.health.after_refusal();
+            let why = format!("the new configuration does not run, {runs}:\n{why}");
             pages::error(StatusCode::INTERNAL_SERVER_ERROR, "bad_config", &why)
         }
         Err(why @ NotReloaded::Unsupported) => {

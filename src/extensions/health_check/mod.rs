@@ -19,7 +19,7 @@ use crate::component::{
 use crate::config::{Node, Problems, WithoutEffect};
 use crate::net::errors::{LISTENER_ERRORS, PAGE_ERRORS, SOCKET_ERRORS};
 use crate::net::pages::{self, Answer, PageServer, Pages, Request, ServerConfig, Takes};
-use crate::net::{Endpoint, SocketFileConfig, TlsServerConfig};
+use crate::net::{Endpoint, SocketFileConfig, TlsServerConfig, tls};
 
 /// Options of the Collector's extension that can mean nothing here.
 const OF_THE_COLLECTOR: &WithoutEffect = &[(
@@ -74,9 +74,11 @@ impl HealthCheckConfig {
 
 /// The errors of `health_check` and `healthcheckv2`.
 const ERRORS: &[ErrorDoc] = &[ErrorDoc::answered(
-    "The gateway starts or stops, or is a replica that does not know all totals.",
-    "503",
-    "Wait until the gateway is ready. Kubernetes sends no requests to it meanwhile.",
+    "The gateway starts or stops, is a replica that does not know all totals, or lacks a component since a failed \
+     reload.",
+    "503, with the `reason`",
+    "Wait until the gateway is ready. After a failed reload, correct the configuration and reload, or restart the \
+     gateway. Kubernetes sends no requests to it meanwhile.",
 )];
 
 /// The factory of `health_check`.
@@ -125,6 +127,10 @@ impl Extension for HealthCheck {}
 
 #[async_trait]
 impl Lifecycle for HealthCheck {
+    fn check_files(&self) -> Result<(), ComponentError> {
+        tls::check_files(self.config.tls.as_ref(), &self.base)
+    }
+
     async fn start(&self) -> Result<(), ComponentError> {
         let probe = Probe {
             config: self.config.clone(),

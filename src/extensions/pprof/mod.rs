@@ -23,7 +23,7 @@ use crate::config::{Node, Problems};
 use crate::net::auth::AuthConfig;
 use crate::net::errors::{AUTH_ERRORS, LISTENER_ERRORS, PAGE_ERRORS, SOCKET_ERRORS};
 use crate::net::pages::{self, Answer, PageServer, Pages, Request, ServerConfig, Takes, Why};
-use crate::net::{Endpoint, SocketFileConfig, TlsServerConfig};
+use crate::net::{Endpoint, SocketFileConfig, TlsServerConfig, tls};
 
 /// The port of the Collector's extension.
 const PORT: u16 = 1777;
@@ -120,6 +120,10 @@ impl Extension for Pprof {}
 
 #[async_trait]
 impl Lifecycle for Pprof {
+    fn check_files(&self) -> Result<(), ComponentError> {
+        tls::check_files(self.config.tls.as_ref(), &self.base)
+    }
+
     async fn start(&self) -> Result<(), ComponentError> {
         let server = ServerConfig {
             tls: self.config.tls.as_ref(),

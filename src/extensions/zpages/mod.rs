@@ -23,7 +23,7 @@ use crate::config::{Node, Problems};
 use crate::net::auth::AuthConfig;
 use crate::net::errors::{AUTH_ERRORS, LISTENER_ERRORS, PAGE_ERRORS, SOCKET_ERRORS};
 use crate::net::pages::{Answer, PageServer, Pages, Request, ServerConfig, Takes, text};
-use crate::net::{Endpoint, SocketFileConfig, TlsServerConfig};
+use crate::net::{Endpoint, SocketFileConfig, TlsServerConfig, tls};
 
 /// The port of the Collector's extension.
 const PORT: u16 = 55679;
@@ -104,6 +104,10 @@ impl Extension for Zpages {}
 
 #[async_trait]
 impl Lifecycle for Zpages {
+    fn check_files(&self) -> Result<(), ComponentError> {
+        tls::check_files(self.config.tls.as_ref(), &self.base)
+    }
+
     async fn start(&self) -> Result<(), ComponentError> {
         let slow = Arc::new(SlowBatches::default());
         let observer: Arc<dyn Observer> = Arc::new(Noting(slow.clone()));

@@ -146,11 +146,11 @@ struct Otlp {
 
 impl Otlp {
     async fn start_grpc(&self, config: &GrpcConfig) -> Result<Server, ComponentError> {
-        let listener = self.listen(&config.endpoint, &config.socket).await?;
         let limits = ConnectionLimits::new(config.max_connections.get(), config.max_connections_per_peer)
             .of(&self.base.path)
             .over(self.tls(config.tls.as_ref(), tls::ALPN_GRPC)?);
         let grpc = self.grpc(config)?;
+        let listener = self.listen(&config.endpoint, &config.socket).await?;
         let answer = move |request| grpc.clone().answer(request);
         let serving = config
             .serving()
@@ -159,11 +159,11 @@ impl Otlp {
     }
 
     async fn start_http(&self, config: &HttpProtocolConfig) -> Result<Server, ComponentError> {
-        let listener = self.listen(&config.endpoint, &config.socket).await?;
         let limits = ConnectionLimits::new(config.max_connections.get(), config.max_connections_per_peer)
             .of(&self.base.path)
             .over(self.tls(config.tls.as_ref(), tls::ALPN_HTTP)?);
         let answer = self.http(config)?;
+        let listener = self.listen(&config.endpoint, &config.socket).await?;
         let serving = config
             .serving()
             .of_receiver(&self.base, self.ingest.ceiling(), &listener, &limits);
@@ -176,12 +176,12 @@ impl Otlp {
         grpc: &GrpcConfig,
         http: &HttpProtocolConfig,
     ) -> Result<Server, ComponentError> {
-        let listener = self.listen(&http.endpoint, &http.socket).await?;
         let most = http.max_connections.max(grpc.max_connections).get();
         let per_peer = http.max_connections_per_peer.max(grpc.max_connections_per_peer);
         let limits = ConnectionLimits::new(most, per_peer)
             .of(&self.base.path)
             .over(self.tls(http.tls.as_ref(), tls::ALPN_HTTP)?);
+        let listener = self.listen(&http.endpoint, &http.socket).await?;
         let serving = HttpConfig {
             http2_only: false,
             header_timeout: http.header_timeout(),
@@ -257,29 +257,38 @@ impl Otlp {
     fn servers(&self) -> parking_lot::MutexGuard<'_, Vec<Server>> {
         self.servers.lock()
     }
+
+    /// Keeps a server that has started. The stop ends it, also if the next one can't start.
+    fn keep(&self, protocol: &str, server: Server) {
+        tracing::info!(receiver = %self.base.id, endpoint = %server.local(), "listening for OTLP over {protocol}");
+        self.servers().push(server);
+    }
 }
 
 impl Receiver for Otlp {}
 
 #[async_trait]
 impl Lifecycle for Otlp {
+    fn check_files(&self) -> Result<(), ComponentError> {
+        let protocols = &self.config.protocols;
+        let grpc = protocols.grpc.as_ref().and_then(|grpc| grpc.tls.as_ref());
+        let http = protocols.http.as_ref().and_then(|http| http.tls.as_ref());
+        tls::check_files(grpc, &self.base)?;
+        tls::check_files(http, &self.base)
+    }
+
     async fn start(&self) -> Result<(), ComponentError> {
         let protocols = &self.config.protocols;
-        let mut servers = Vec::new();
         if let Some((grpc, http)) = protocols.shared() {
-            servers.push(("gRPC and HTTP", self.start_shared(grpc, http).await?));
-        } else {
-            if let Some(grpc) = &protocols.grpc {
-                servers.push(("gRPC", self.start_grpc(grpc).await?));
-            }
-            if let Some(http) = &protocols.http {
-                servers.push(("HTTP", self.start_http(http).await?));
-            }
+            self.keep("gRPC and HTTP", self.start_shared(grpc, http).await?);
+            return Ok(());
         }
-        for (protocol, server) in &servers {
-            tracing::info!(receiver = %self.base.id, endpoint = %server.local(), "listening for OTLP over {protocol}");
+        if let Some(grpc) = &protocols.grpc {
+            self.keep("gRPC", self.start_grpc(grpc).await?);
         }
-        *self.servers() = servers.into_iter().map(|(_, server)| server).collect();
+        if let Some(http) = &protocols.http {
+            self.keep("HTTP", self.start_http(http).await?);
+        }
         Ok(())
     }
 

@@ -142,11 +142,13 @@ impl Receiver for RemoteWrite {}
 
 #[async_trait]
 impl Lifecycle for RemoteWrite {
+    fn check_files(&self) -> Result<(), ComponentError> {
+        tls::check_files(self.taker.config.tls.as_ref(), &self.taker.base)
+    }
+
     async fn start(&self) -> Result<(), ComponentError> {
         let taker = self.taker.clone();
         let (config, base) = (&taker.config, &taker.base);
-        let listener = Listener::bind(&config.endpoint, &config.socket).await;
-        let listener = listener.map_err(|error| base.error(error.to_string()))?;
         let tls = config
             .tls
             .as_ref()
@@ -155,6 +157,8 @@ impl Lifecycle for RemoteWrite {
         let limits = ConnectionLimits::new(config.max_connections.get(), config.max_connections_per_peer)
             .of(&base.path)
             .over(tls.map_err(|error| base.error(error.to_string()))?);
+        let listener = Listener::bind(&config.endpoint, &config.socket).await;
+        let listener = listener.map_err(|error| base.error(error.to_string()))?;
         let answering = taker.clone();
         let answer = move |request| answering.clone().answer(request);
         let serving = config

@@ -129,16 +129,17 @@ impl Receiver for Uds {}
 #[async_trait]
 impl Lifecycle for Uds {
     async fn start(&self) -> Result<(), ComponentError> {
-        let mut running = RunningTasks::default();
+        // What has started is known to the stop, also if the other socket can't be made.
         if let Some(stream) = &self.config.stream {
-            running.stream = Some(self.start_stream(stream).await?);
+            let server = self.start_stream(stream).await?;
+            self.running.lock().stream = Some(server);
             tracing::info!(receiver = %self.base.id, path = %stream.path.display(), "listening for events");
         }
         if let Some(datagram) = &self.config.datagram {
-            running.datagram = Some(self.start_datagram(datagram)?);
+            let task = self.start_datagram(datagram)?;
+            self.running.lock().datagram = Some(task);
             tracing::info!(receiver = %self.base.id, path = %datagram.path.display(), "listening for datagrams");
         }
-        *self.running.lock() = running;
         Ok(())
     }
 

@@ -5,6 +5,7 @@
 use std::sync::Arc;
 
 use super::edges::PathEdges;
+use crate::component::ComponentError;
 use crate::config::Class;
 use crate::service::graph::{BuildError, Graph, GraphMember};
 
@@ -108,6 +109,21 @@ impl Change {
             list.push(member);
         }
         change
+    }
+
+    /// Lets all new receivers start last: then one that can't start does not keep the others from it.
+    pub(super) fn delay_receivers(&mut self) {
+        let early = std::mem::take(&mut self.early).into_iter();
+        let (receivers, early): (Vec<_>, Vec<_>) = early.partition(|member| member.class == Class::Receiver);
+        self.early = early;
+        self.late_receivers.extend(receivers);
+    }
+
+    /// Checks the files of all new members, while the old ones run.
+    pub(super) fn check_files(&self) -> Result<(), ComponentError> {
+        let early = self.early.iter().chain(&self.late);
+        let mut new = early.chain(&self.late_receivers);
+        new.try_for_each(|member| member.lifecycle().check_files())
     }
 }
 

@@ -4,7 +4,7 @@
 //!
 //! Members whose options and place are equal run on. The steps, each of which leaves all as it was if it fails:
 //!
-//! 1. Build the new members, around those that are kept.
+//! 1. Build the new members, around those that are kept, and check their files.
 //! 2. Start those that may run beside the old ones. New receivers start with closed downstreams.
 //! 3. Hold pushes for a moment; stop the members that must end before new ones begin (a queue on disk, a listener, a receiver
 //!    whose port goes to an exporter), and before them all old members that push into them; start the new ones.
@@ -18,7 +18,8 @@
 //! `change` sorts the members by these steps. `fixed` refuses what can't change.
 //!
 //! A failure from step 3 on is followed by the same steps back to the old plan: stopped members are built again. Members
-//! that have not stopped yet run on, or stop before step 2 if their successors can't start beside them.
+//! that have not stopped yet run on, or stop before step 2 if their successors can't start beside them. A receiver that can't
+//! start then does not keep the others from it. The gateway is not ready while a member of the old plan does not run.
 
 mod change;
 mod edges;
@@ -80,6 +81,15 @@ pub enum ReloadError {
     Busy,
 }
 
+/// Which plan the steps lead to.
+#[derive(Clone, Copy)]
+enum Direction {
+    /// The new one.
+    Forward,
+    /// The old one, after a failure.
+    Back,
+}
+
 /// A step that failed, and whether members have stopped before.
 struct Failed {
     error: ReloadError,
@@ -111,7 +121,8 @@ impl Running {
     /// time. Call [`Self::finish`] after it, in any case.
     ///
     /// # Errors
-    /// The new plan can't run. The old one runs on; a component that could not be started again is named in the health.
+    /// The new plan can't run. The old one runs on; a component that could not be started again is named in the health, and
+    /// the gateway is not ready until a reload or a restart runs it.
     pub async fn reload(
         &mut self,
         from: &Plan,
@@ -120,14 +131,16 @@ impl Running {
     ) -> Result<Changes, ReloadError> {
         fixed::check(from, to)?;
         let _guard = self.shared.reloads.begin();
+        let wanted: Vec<_> = self.paths().into_iter().chain(self.missing.clone()).collect();
         let services = self.shared.services.all();
         let nodes = self.metrics.nodes.iter();
         let peers: Vec<_> = nodes
             .map(|node| (node.ledger.clone(), node.ledger.peer()))
             .collect();
-        let failed = match self.change(to, &PathEdges::of(&[from]), clashes).await {
+        let edges = PathEdges::of(&[from]);
+        let failed = match self.change(to, &edges, clashes, Direction::Forward).await {
             Ok(changes) => {
-                self.shared.health.trouble(SERVICE, None);
+                self.note_whole();
                 return Ok(changes);
             }
             Err(failed) => failed,
@@ -143,21 +156,47 @@ impl Running {
             }
             // Members of both plans may run.
             let edges = PathEdges::of(&[from, to]);
-            self.change(from, &edges, clashes).await.err()
+            self.change(from, &edges, clashes, Direction::Back).await.err()
         } else {
             None
         };
         drop(failed.receivers);
         // A failed handover holds pushes until the old graph is whole again.
         self.shared.wiring.resume();
-        if let Some(again) = again {
-            let error = &again.error;
-            tracing::error!(%error, "the old configuration could not be restored: restart the gateway");
-            let trouble =
-                format!("a reload failed, and the old configuration could not be restored: {error}");
-            self.shared.health.trouble(SERVICE, Some(trouble));
+        match again {
+            Some(again) => self.note_missing(wanted, &again.error),
+            None if failed.has_stopped => self.note_whole(),
+            // What was missing before is missing still.
+            None => {}
         }
         Err(failed.error)
+    }
+
+    /// All members of the plan run.
+    fn note_whole(&mut self) {
+        self.missing.clear();
+        self.shared.health.trouble(SERVICE, None);
+        self.shared.health.lack(None);
+    }
+
+    /// Some of the `wanted` members do not run, because they could not be started again.
+    fn note_missing(&mut self, wanted: Vec<Arc<str>>, error: &ReloadError) {
+        let is_missing = |path: &Arc<str>| self.members.iter().all(|member| member.path != *path);
+        self.missing = wanted.into_iter().filter(is_missing).collect();
+        let components = self.missing.join(", ");
+        tracing::error!(
+            %error,
+            components,
+            "these components do not run, because the old configuration could not be restored: correct the configuration \
+             and reload it, or restart the gateway"
+        );
+        let trouble = format!(
+            "a reload failed, and the old configuration could not be restored: {error}. Correct the configuration and \
+             reload it, or restart the gateway"
+        );
+        self.shared.health.trouble(SERVICE, Some(trouble));
+        let lacks = !components.is_empty();
+        self.shared.health.lack(lacks.then_some(components));
     }
 
     /// The counters of all components.
@@ -171,6 +210,7 @@ impl Running {
         plan: &Plan,
         edges: &PathEdges,
         clashes: &[[String; 2]],
+        direction: Direction,
     ) -> Result<Changes, Failed> {
         let running: Vec<_> = self.members.iter().chain(&self.leaving).collect();
         let graph = Graph::rebuild(plan, &self.shared, &running, &self.stopped, &self.metrics);
@@ -180,12 +220,19 @@ impl Running {
             warnings,
             ..Changes::between(&running, &graph)
         };
-        let change = Change::of(graph, (&self.members, edges), &self.leaving, clashes);
+        let mut change = Change::of(graph, (&self.members, edges), &self.leaving, clashes);
+        match direction {
+            Direction::Forward => {
+                let checked = change.check_files();
+                checked.map_err(|error| Failed::early(error.into()))?;
+            }
+            Direction::Back => change.delay_receivers(),
+        }
         self.end_leaving(&change).await;
         self.start_early(&change).await?;
         self.hand_over(&change).await?;
         self.commit(&change);
-        self.change_receivers(change).await?;
+        self.change_receivers(change, direction).await?;
         Ok(changes)
     }
 
@@ -331,22 +378,29 @@ impl Running {
     }
 
     /// Step 5.
-    async fn change_receivers(&mut self, change: Change) -> Result<(), Failed> {
+    async fn change_receivers(&mut self, change: Change, direction: Direction) -> Result<(), Failed> {
         stop_all(&change.receivers, &self.shared, Instant::now() + HANDOVER).await;
         self.members.retain(|member| !has(&change.receivers, member));
+        let mut first_error = None;
         for member in change.late_receivers {
             if let Err(error) = start_within(&member, START).await {
                 let failed = std::slice::from_ref(&member);
                 stop_all(failed, &self.shared, Instant::now() + HANDOVER).await;
-                return Err(Failed {
-                    receivers: change.receivers,
-                    ..Failed::late(error)
-                });
+                first_error.get_or_insert(error);
+                match direction {
+                    Direction::Forward => break,
+                    Direction::Back => continue,
+                }
             }
             member.publish(&self.shared);
             self.members.push(member);
         }
-        Ok(())
+        first_error.map_or(Ok(()), |error| {
+            Err(Failed {
+                receivers: change.receivers,
+                ..Failed::late(error)
+            })
+        })
     }
 
     /// Step 6. `drain` limits it.

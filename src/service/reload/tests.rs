@@ -251,6 +251,89 @@ service:
     running.stop(DRAIN).await;
 }
 
+/// The first listener of the new receiver runs when its second one fails. The old receiver needs the address of the first.
+#[tokio::test]
+async fn a_failed_reload_brings_back_receivers_with_two_listeners() {
+    let (folder, (_listener, taken)) = (tempfile::tempdir().unwrap(), taken());
+    let grpc = SocketAddr::from(([127, 0, 0, 1], free_port()));
+    let otlp = |http: SocketAddr| {
+        format!("otlp: {{protocols: {{grpc: {{endpoint: \"{grpc}\"}}, http: {{endpoint: \"{http}\"}}}}}}")
+    };
+    let any = SocketAddr::from(([127, 0, 0, 1], 0));
+    let uds = |datagrams: &str| {
+        let path = |name: &str| folder.path().join(name).display().to_string();
+        let (events, datagrams) = (path("events.sock"), path(datagrams));
+        format!("uds: {{stream: {{path: {events}}}, datagram: {{path: {datagrams}}}}}")
+    };
+    let of = |id: &str, receiver: &str| {
+        plan(&format!(
+            "receivers: {{{receiver}}}
+exporters: {{nop: {{}}}}
+service: {{pipelines: {{metrics: {{receivers: [{id}], exporters: [nop]}}}}}}"
+        ))
+    };
+    for (id, from, to, why) in [
+        ("otlp", otlp(any), otlp(taken), taken.to_string()),
+        (
+            "uds",
+            uds("a.sock"),
+            uds("missing/a.sock"),
+            "missing/a.sock".to_owned(),
+        ),
+    ] {
+        let (from, to) = (of(id, &from), of(id, &to));
+        let shared = Arc::new(Shared::default());
+        let mut running = run(&from, &shared).await;
+        let paths = running.paths();
+        for _ in 0..10 {
+            fails(&mut running, &from, &to, &why).await;
+            assert_eq!(running.paths(), paths);
+            assert!(shared.health.is_ready() && shared.health.troubles().is_empty());
+        }
+        running.stop(DRAIN).await;
+    }
+}
+
+/// The directory of its socket goes away during the reload, and comes back later.
+#[tokio::test]
+async fn a_gateway_without_a_receiver_of_its_configuration_is_not_ready() {
+    let folder = tempfile::tempdir().unwrap();
+    let [home, missing] = ["home", "missing"].map(|name| folder.path().join(name));
+    std::fs::create_dir(&home).unwrap();
+    let of = |directory: &Path, mode: &str| {
+        plan(&format!(
+            "receivers:
+  uds: {{stream: {{path: {}/a.sock}}}}
+  uds/next: {{stream: {{path: {}/next.sock, mode: \"{mode}\"}}}}
+exporters: {{nop: {{}}}}
+service: {{pipelines: {{metrics: {{receivers: [uds, uds/next], exporters: [nop]}}}}}}",
+            directory.display(),
+            folder.path().display()
+        ))
+    };
+    let (from, to) = (of(&home, "0660"), of(&missing, "0600"));
+    let shared = Arc::new(Shared::default());
+    let mut running = run(&from, &shared).await;
+    std::fs::remove_dir_all(&home).unwrap();
+    for _ in 0..2 {
+        fails(&mut running, &from, &to, missing.display()).await;
+        let expected = "receivers::uds: not restored after a failed reload";
+        assert_eq!(shared.health.unready().as_deref(), Some(expected));
+        assert!(shared.health.troubles().contains_key(SERVICE));
+        let runs = running.paths();
+        assert!(
+            runs.iter().any(|path| &**path == "receivers::uds/next"),
+            "{runs:?}"
+        );
+    }
+    std::fs::create_dir(&home).unwrap();
+    let changes = running.reload(&from, &from, &[]).await.unwrap();
+    running.finish(DRAIN).await;
+    assert_eq!(changes.added.join(", "), "receivers::uds");
+    assert!(shared.health.is_ready() && shared.health.troubles().is_empty());
+    running.stop(DRAIN).await;
+}
+
 /// Waits until a table has the gauge `depth` with this value.
 async fn until_depth_is(expected: f64, shared: &Shared) {
     let deadline = Instant::now() + Duration::from_secs(60);

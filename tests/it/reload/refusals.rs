@@ -6,6 +6,22 @@ use super::state::with_durable_totals;
 use super::*;
 use std::net::TcpListener;
 
+/// A user that does not exist.
+const NOBODY: &str = "nobody-has-this-name";
+
+/// A configuration with a socket instead of an address. No check finds fault with it, and it can't start: its owner does not
+/// exist.
+fn unstartable(live: &Live, config: &str, port: u16) -> String {
+    let address = format!("endpoint: \"127.0.0.1:{port}\"");
+    assert!(config.contains(&address), "{config}");
+    let socket = live.gateway.path("late.sock");
+    let listens = format!(
+        "endpoint: \"unix:{}\", socket: {{owner: {NOBODY}}}",
+        socket.display()
+    );
+    config.replace(&address, &listens)
+}
+
 #[test]
 fn a_configuration_that_can_not_start_changes_nothing() {
     let (ports, sink) = (ports(), OtlpSink::start());
@@ -33,15 +49,27 @@ fn a_configuration_that_can_not_start_changes_nothing() {
     let why = live.refuses(&second("otlp/second"));
     assert!(why.contains(&taken.to_string()), "{why}");
     sender.send().expect("the old connection");
-    // A replaced receiver stops first, and is built again.
-    let moved = of(BASE).replace(&format!("127.0.0.1:{}", ports.input), &taken.to_string());
+    // Taken addresses and unusable certificates are found before anything stops.
+    let input = format!("127.0.0.1:{}", ports.input);
+    let moved = of(BASE).replace(&input, &taken.to_string());
     let why = live.refuses(&moved);
     assert!(why.contains(&taken.to_string()), "{why}");
+    let twice = second("otlp/second").replace(&taken.to_string(), &input);
+    let why = live.refuses(&twice);
+    assert!(why.contains("listens there too"), "{why}");
+    let tls = "tls: {cert_file: /nonexistent/a.pem, key_file: /nonexistent/a.pem}";
+    let unsafe_input = of(BASE).replace(&format!("{input}\""), &format!("{input}\", {tls}"));
+    let why = live.refuses(&unsafe_input);
+    assert!(why.contains("/nonexistent/a.pem"), "{why}");
+    sender.send().expect("the old connection");
+    // A replaced receiver stops first, and is built again.
+    let why = live.refuses(&unstartable(&live, &of(BASE), ports.input));
+    assert!(why.contains(NOBODY), "{why}");
     let mut sender = sender.reconnected(ports.input);
     sender.send().expect("the old listener");
-    let taken_page = of(BASE).replace(&format!("127.0.0.1:{}", ports.page), &taken.to_string());
-    let why = live.refuses(&taken_page);
-    assert!(why.contains(&taken.to_string()), "{why}");
+    let unstartable_page = unstartable(&live, &of(BASE), ports.page);
+    let why = live.refuses(&unstartable_page);
+    assert!(why.contains(NOBODY), "{why}");
     wait_until(SOON, "the page is back with all hits", || {
         hits(ports.page) == Some(sender.sent)
     });
@@ -52,7 +80,7 @@ fn a_configuration_that_can_not_start_changes_nothing() {
         "{pushed}"
     );
     // A limit of a configuration that does not run does not hold.
-    let limited = taken_page
+    let limited = unstartable_page
         .replace(
             "processors:\n",
             "processors:\n  memory_limiter: {check_interval: 1s, limit_mib: 1}\n",
@@ -81,6 +109,28 @@ fn a_configuration_that_can_not_start_changes_nothing() {
     wait_until(SOON, "the log says that it is the same", || {
         live.gateway.stderr().find("nothing has changed").is_some()
     });
+    live.gateway.stop();
+}
+
+/// Its first listener runs already when the second one fails.
+#[test]
+fn a_receiver_with_two_listeners_is_back_after_each_failed_start() {
+    let (ports, sink, grpc) = (ports(), OtlpSink::start(), free_port());
+    let protocols = format!("protocols: {{grpc: {{endpoint: \"127.0.0.1:{grpc}\"}}, ");
+    let base = config(ports, &sink.endpoint(), BASE).replace("protocols: {", &protocols);
+    let live = Live::start(ports.admin, &base);
+    let second_fails = unstartable(&live, &base, ports.input);
+    let mut sender = Sender::connect(ports.input);
+    for _ in 0..10 {
+        let why = live.refuses(&second_fails);
+        assert!(why.contains(NOBODY), "{why}");
+        sender = sender.reconnected(ports.input);
+        sender.send().expect("the old listener");
+        TcpStream::connect(("127.0.0.1", grpc)).expect("the old listener of gRPC");
+    }
+    let log = live.gateway.stderr().text();
+    assert!(!log.contains("could not be restored"), "{log}");
+    sink.wait_until("all arrived", |sink| all_arrived(sink, sender.sent));
     live.gateway.stop();
 }
 
@@ -153,11 +203,9 @@ service: {{pipelines: {{metrics: {{receivers: [nop], exporters: [file]}}}}}}",
     );
     send();
     // The exporter is built again, and another component can't start.
-    let taken = TcpListener::bind("127.0.0.1:0").expect("a port");
-    let taken = taken.local_addr().expect("its address").to_string();
     let changed = of("out.jsonl", ", mode: \"0640\"");
-    let why = live.refuses(&changed.replace(&format!("127.0.0.1:{}", ports.page), &taken));
-    assert!(why.contains(&taken), "{why}");
+    let why = live.refuses(&unstartable(&live, &changed, ports.page));
+    assert!(why.contains(NOBODY), "{why}");
     send();
     let why = live.refuses(&of("out.jsonl", ", format: proto"));
     assert!(why.contains("another format or compression"), "{why}");
@@ -195,7 +243,7 @@ fn has_total(ports: Ports, total: u64) {
     assert_eq!(shown.as_str(), Some(total.to_string().as_str()), "{answer}");
 }
 
-/// One edit changes a rule and moves a listener to a port that is in use. The listener is the last to start.
+/// One edit changes a rule and a listener that can't start. The listener is the last to start.
 fn leaves_totals(durable: impl Fn(&str) -> String) {
     let (ports, sink) = (ports(), OtlpSink::start());
     let base = durable(&config(ports, &sink.endpoint(), BASE));
@@ -203,13 +251,11 @@ fn leaves_totals(durable: impl Fn(&str) -> String) {
     let mut sender = Sender::connect(ports.input);
     sender.send().expect("an answer");
     has_total(ports, sender.sent);
-    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
-    let taken = listener.local_addr().expect("its address").to_string();
     let renamed = base.replace("{name: hits}, ", "{name: hits}, name: strokes, ");
     assert_ne!(renamed, base);
     for _ in 0..2 {
-        let why = live.refuses(&renamed.replace(&format!("127.0.0.1:{}", ports.input), &taken));
-        assert!(why.contains(&taken), "{why}");
+        let why = live.refuses(&unstartable(&live, &renamed, ports.input));
+        assert!(why.contains(NOBODY), "{why}");
         has_total(ports, sender.sent);
     }
     let mut sender = sender.reconnected(ports.input);

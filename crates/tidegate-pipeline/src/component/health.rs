@@ -32,6 +32,8 @@ pub struct Health {
     phase: AtomicU8,
     troubles: Mutex<BTreeMap<String, String>>,
     holds: Mutex<Holds>,
+    /// The components of the configuration that do not run since a failed reload.
+    lacking: Mutex<Option<String>>,
     /// The components whose values readers wait for.
     confirms: Mutex<BTreeMap<String, Arc<dyn Confirm>>>,
 }
@@ -127,9 +129,30 @@ impl Health {
         self.holds.lock().set(component, Some((from, why)));
     }
 
-    /// Why some component must not be read yet: `receivers::partials: catching up`. `None`: all may be read.
+    /// Sets the names of components that a failed reload has stopped, and that could not be started again. The gateway is not
+    /// ready then, but its values may be read. `None`: there are none.
+    pub fn lack(&self, components: Option<String>) {
+        *self.lacking.lock() = components;
+    }
+
+    /// The names of components that do not run since a failed reload.
+    pub fn lacking(&self) -> Option<String> {
+        self.lacking.lock().clone()
+    }
+
+    /// What runs after a reload that was refused.
+    pub fn after_refusal(&self) -> String {
+        match self.lacking() {
+            None => "the old one runs on".to_owned(),
+            Some(components) => format!("the old one runs on without {components}"),
+        }
+    }
+
+    /// Why the gateway is not ready although it runs: `receivers::partials: catching up`. `None`: all components run and may
+    /// be read.
     pub fn unready(&self) -> Option<String> {
-        self.holds.lock().unready()
+        let held = self.holds.lock().unready();
+        held.or_else(|| Some(format!("{}: not restored after a failed reload", self.lacking()?)))
     }
 
     /// Makes readers wait until a component confirms its values. `None`: they need not wait.
@@ -144,7 +167,7 @@ impl Health {
     /// Begins a read of the values of this moment.
     ///
     /// # Errors
-    /// A component must not be read now ([`Self::unready`]).
+    /// A component must not be read now ([`Self::hold`]).
     pub fn begin_read(&self) -> Result<ReadToken, String> {
         let holds = self.holds.lock();
         match holds.unready() {
@@ -160,7 +183,7 @@ impl Health {
     /// slowest one.
     ///
     /// # Errors
-    /// A component must not be read now ([`Self::unready`]), or does not confirm its values.
+    /// A component must not be read now ([`Self::hold`]), or does not confirm its values.
     pub async fn begin_confirmed_read(&self) -> Result<ReadToken, String> {
         let read = self.begin_read()?;
         let confirms = self.confirms.lock().clone();
@@ -308,6 +331,21 @@ mod tests {
         assert!(!health.is_ready());
         health.hold("a", None);
         assert!(health.is_ready());
+    }
+
+    #[test]
+    fn a_gateway_without_a_component_is_unready_and_may_be_read() {
+        let health = Health::default();
+        health.enter(Phase::Ready);
+        health.lack(Some("receivers::a, receivers::b".to_owned()));
+        let expected = "receivers::a, receivers::b: not restored after a failed reload";
+        assert_eq!(health.unready().as_deref(), Some(expected));
+        assert!(!health.is_ready() && health.begin_read().is_ok());
+        let expected = "the old one runs on without receivers::a, receivers::b";
+        assert_eq!(health.after_refusal(), expected);
+        health.lack(None);
+        assert!(health.is_ready());
+        assert_eq!(health.after_refusal(), "the old one runs on");
     }
 
     #[test]

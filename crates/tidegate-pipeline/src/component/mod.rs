@@ -76,7 +76,17 @@ pub struct ComponentError {
 /// The service starts exporters first and receivers last, and stops components in the opposite order.
 #[async_trait]
 pub trait Lifecycle: Send + Sync {
-    /// Opens sockets and starts tasks. Returns when the component is ready. The service calls it once.
+    /// Checks files without which the start fails, such as a certificate. A reload asks its new components before it stops
+    /// any old one.
+    ///
+    /// # Errors
+    /// The component can't start with these files.
+    fn check_files(&self) -> Result<(), ComponentError> {
+        Ok(())
+    }
+
+    /// Opens sockets and starts tasks. Returns when the component is ready. The service calls it once. What has started must be
+    /// known to [`Self::stop`] even if a later part fails or the future is dropped.
     async fn start(&self) -> Result<(), ComponentError> {
         Ok(())
     }

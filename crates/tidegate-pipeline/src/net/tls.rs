@@ -17,6 +17,7 @@ use rustls::{ClientConfig, RootCertStore, ServerConfig, SupportedProtocolVersion
 use self::pem::{KeyPair, Pem, certificates};
 pub(super) use self::remedy::with_remedy;
 use super::reload::Reloading;
+use crate::component::{ComponentError, Context};
 use tidegate_config::{Node, Problems, Secret};
 
 /// The ALPN of HTTP/2 with a fallback to HTTP/1.1.
@@ -153,6 +154,15 @@ pub fn provider() -> Arc<CryptoProvider> {
         .clone()
 }
 
+/// Reads the files of a component's server once, if it has TLS.
+///
+/// # Errors
+/// The files are unusable.
+pub fn check_files(tls: Option<&TlsServerConfig>, base: &Context) -> Result<(), ComponentError> {
+    let checked = tls.map_or(Ok(()), TlsServerConfig::check_files);
+    checked.map_err(|error| base.error(error.to_string()))
+}
+
 impl TlsServerConfig {
     fn check(&self, at: &Node, cx: &mut Problems) {
         self.pair().check(at, cx);
@@ -171,6 +181,14 @@ impl TlsServerConfig {
             key_file: self.key_file.as_deref(),
             key_pem: self.key_pem.as_ref(),
         }
+    }
+
+    /// Reads the files once, before a start that needs them.
+    ///
+    /// # Errors
+    /// The files are unusable.
+    pub fn check_files(&self) -> Result<(), TlsError> {
+        self.load(&[]).map(drop)
     }
 
     /// Reads the files, and again whenever they change.

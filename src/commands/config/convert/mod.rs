@@ -77,12 +77,13 @@ enum SourceFormat {
 const COLLECTOR_SECTIONS: [&str; 3] = ["receivers", "exporters", "service"];
 
 /// The sections that only files of Prometheus and vmagent have.
-const PROMETHEUS_SECTIONS: [&str; 5] = [
+const PROMETHEUS_SECTIONS: [&str; 6] = [
     "global",
     "scrape_configs",
     "scrape_config_files",
     "remote_write",
     "rule_files",
+    "alerting",
 ];
 
 /// Converts the file, and reports all that changes or can't be carried over.
@@ -144,6 +145,9 @@ fn format(args: &ConvertArgs, root: &Node) -> Result<SourceFormat, Failure> {
         (false, true) => Some(SourceFormat::Vmagent),
         _ => None,
     };
+    if let Some(why) = args.from.and_then(|from| contradiction(from, guess)) {
+        return Err(Failure::Message(why));
+    }
     let format = args.from.or(guess).ok_or_else(|| {
         let message = "can't tell which program the file is for: add `--from collector`, `--from prometheus` or \
                        `--from vmagent`";
@@ -154,6 +158,25 @@ fn format(args: &ConvertArgs, root: &Node) -> Result<SourceFormat, Failure> {
         return Err(Failure::Message(message.to_owned()));
     }
     Ok(format)
+}
+
+/// Why a file can't be for the program of `--from`: it has sections of the other one, and none of this one.
+fn contradiction(from: SourceFormat, guess: Option<SourceFormat>) -> Option<String> {
+    let is_collector = |format: SourceFormat| format == SourceFormat::Collector;
+    let guess = guess.filter(|guess| is_collector(*guess) != is_collector(from))?;
+    let named = |sections: &[&str]| sections.join("`, `");
+    let (collector, prometheus) = (named(&COLLECTOR_SECTIONS), named(&PROMETHEUS_SECTIONS));
+    Some(if is_collector(guess) {
+        format!(
+            "the file is for a Collector: files of Prometheus and vmagent have `{prometheus}`, and this one has some of \
+             `{collector}`: add `--from collector`"
+        )
+    } else {
+        format!(
+            "the file is for Prometheus or vmagent: files of a Collector have `{collector}`, and this one has some of \
+             `{prometheus}`: add `--from prometheus` or `--from vmagent`"
+        )
+    })
 }
 
 /// Refuses to write over a file. It may be the one that is read, of which not all is carried over.

@@ -66,18 +66,19 @@ fn a_file_without_a_valid_pipeline_gives_nothing() {
 
 #[test]
 fn the_sections_of_a_file_show_its_program() {
-    let guess = |text: &str, urls: &[&str]| {
+    let format_of = |text: &str, urls: &[&str], from: Option<SourceFormat>| {
         let root = crate::config::parse_text("in.yaml", text, &mut Problems::default()).unwrap();
         let args = ConvertArgs {
             file: PathBuf::new(),
-            from: None,
+            from,
             output: None,
             remote_write_urls: urls.iter().map(|url| (*url).to_owned()).collect(),
             with_admin: false,
             strict: false,
         };
-        format(&args, &root).ok()
+        format(&args, &root).map_err(|failure| failure.to_string())
     };
+    let guess = |text: &str, urls: &[&str]| format_of(text, urls, None).ok();
     assert_eq!(guess("service: {}", &[]), Some(SourceFormat::Collector));
     assert_eq!(guess("service: {}", &["http://a"]), None);
     assert_eq!(guess("global: {}", &[]), Some(SourceFormat::Prometheus));
@@ -87,4 +88,20 @@ fn the_sections_of_a_file_show_its_program() {
     );
     assert_eq!(guess("groups: []", &[]), None);
     assert_eq!(guess("{receivers: , scrape_configs: }", &[]), None);
+    for (text, from, advice) in [
+        ("receivers: {}", SourceFormat::Prometheus, "`--from collector`"),
+        ("service: {}", SourceFormat::Vmagent, "`--from collector`"),
+        ("alerting: {}", SourceFormat::Collector, "`--from prometheus` or"),
+    ] {
+        let why = format_of(text, &[], Some(from)).unwrap_err();
+        assert!(why.contains(advice), "{text}: {why}");
+        has_all(&why, &COLLECTOR_SECTIONS);
+        has_all(&why, &PROMETHEUS_SECTIONS);
+    }
+    for from in [SourceFormat::Collector, SourceFormat::Prometheus] {
+        let mixed = format_of("{receivers: , scrape_configs: }", &[], Some(from));
+        assert_eq!(mixed, Ok(from));
+    }
+    let vmagent = format_of("global: {}", &[], Some(SourceFormat::Vmagent));
+    assert_eq!(vmagent, Ok(SourceFormat::Vmagent));
 }

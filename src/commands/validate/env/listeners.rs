@@ -97,6 +97,35 @@ impl Listener {
             _ => false,
         }
     }
+
+    /// Whether `held`, which is bound, may have the address or the socket of this one. Any address of a host name counts, because
+    /// a listener takes the first one that is free.
+    fn may_be(&self, held: &Self) -> bool {
+        match (&self.endpoint, &held.endpoint) {
+            (Endpoint::Unix(one), Endpoint::Unix(other)) => is_same_file(one, other),
+            (
+                Endpoint::Tcp { host, port },
+                Endpoint::Tcp {
+                    host: held_host,
+                    port: held_port,
+                },
+            ) => {
+                let overlaps = || {
+                    let [own, others] = [self, held].map(|listener| listener.addresses().unwrap_or_default());
+                    let is_held = |one: &SocketAddr| others.iter().any(|other| overlap(one.ip(), other.ip()));
+                    own.iter().any(is_held)
+                };
+                port == held_port && (host.eq_ignore_ascii_case(held_host) || overlaps())
+            }
+            _ => false,
+        }
+    }
+}
+
+/// Whether two paths lead to one file.
+fn is_same_file(one: &Path, other: &Path) -> bool {
+    let real = |path: &Path| std::fs::canonicalize(path).ok();
+    one == other || real(one).is_some_and(|one| real(other) == Some(one))
 }
 
 /// What the components of a configuration listen on.
@@ -121,6 +150,14 @@ impl Listening {
             }
         }
         clashes
+    }
+
+    /// Reports addresses and sockets that this machine can't give, apart from those that `running` may hold.
+    pub(super) fn check_beside(&self, running: &Self, report: &mut Report<'_>) {
+        let is_new = |listener: &&Listener| !running.0.iter().any(|held| listener.may_be(held));
+        for listener in self.0.iter().filter(is_new) {
+            check_listener(listener, report);
+        }
     }
 }
 
@@ -184,11 +221,15 @@ pub(super) fn check_clashes(listeners: &[Listener], report: &mut Report<'_>) {
 pub(super) fn check(listeners: &[Listener], report: &mut Report<'_>) {
     check_clashes(listeners, report);
     for listener in listeners {
-        report.begin_check();
-        match &listener.endpoint {
-            Endpoint::Tcp { .. } => check_tcp(listener, report),
-            Endpoint::Unix(path) => check_unix(listener, path, report),
-        }
+        check_listener(listener, report);
+    }
+}
+
+fn check_listener(listener: &Listener, report: &mut Report<'_>) {
+    report.begin_check();
+    match &listener.endpoint {
+        Endpoint::Tcp { .. } => check_tcp(listener, report),
+        Endpoint::Unix(path) => check_unix(listener, path, report),
     }
 }
 
@@ -330,6 +371,7 @@ mod tests {
 
     use super::super::sites::tests::with_sites;
     use super::*;
+    use crate::config::Problems;
 
     /// The messages about two receivers' endpoints.
     fn messages(one: &str, other: &str) -> String {
@@ -360,6 +402,47 @@ service: {{pipelines: {{logs: {{receivers: [otlp], exporters: [nop]}}}}}}
         assert!(messages_of_held.contains("protocols::grpc::endpoint"));
         drop(held);
         assert_eq!(messages("127.0.0.1:0", "127.0.0.1:0"), "");
+    }
+
+    #[test]
+    fn only_listeners_that_a_running_configuration_does_not_hold_are_checked() {
+        let [held, taken] = [(); 2].map(|()| TcpListener::bind("127.0.0.1:0").unwrap());
+        let [held, taken_address] = [&held, &taken].map(|one| one.local_addr().unwrap().to_string());
+        let directory = tempfile::tempdir().unwrap();
+        let path = |name: &str| directory.path().join(name);
+        let _live = UnixListener::bind(path("live")).unwrap();
+        std::os::unix::fs::symlink(directory.path(), path("link")).unwrap();
+        let listening = |endpoints: &[String]| {
+            let listeners = endpoints.iter().map(|text| Listener {
+                at: Position {
+                    span: None,
+                    path: text.clone(),
+                },
+                endpoint: text.parse().unwrap(),
+                socket_type: SocketType::STREAM,
+                shown: text.clone(),
+                resolve: addresses,
+            });
+            Listening(listeners.collect())
+        };
+        let unix = |name: &str| format!("unix:{}", path(name).display());
+        let running = listening(&[held.clone(), unix("live")]);
+        let said = |endpoint: &str| {
+            let mut problems = Problems::default();
+            let new = listening(&[endpoint.to_owned()]);
+            new.check_beside(&running, &mut Report::new(&mut problems));
+            problems.to_string()
+        };
+        let (_, port) = held.rsplit_once(':').unwrap();
+        let addresses = [held.clone(), format!("0.0.0.0:{port}"), "127.0.0.1:0".to_owned()];
+        let sockets = ["live", "link/live", "new"].map(unix);
+        for fine in addresses.iter().chain(&sockets) {
+            assert_eq!(said(fine), "", "{fine}");
+        }
+        let refused = said(&taken_address);
+        assert!(refused.contains("listens there"), "{refused}");
+        drop(taken);
+        assert_eq!(said(&taken_address), "");
     }
 
     #[test]

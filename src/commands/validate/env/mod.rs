@@ -75,6 +75,16 @@ pub(in crate::commands) fn check_listeners(document: &Document, plan: &Plan, pro
     listeners::check(&listeners, &mut Report::new(problems));
 }
 
+/// Checks that this machine can give the addresses and sockets of components, apart from those that `running` may hold.
+pub(super) fn check_new_listeners(
+    document: &Document,
+    plan: &Plan,
+    running: &Listening,
+    problems: &mut Problems,
+) {
+    listening(document, plan).check_beside(running, &mut Report::new(problems));
+}
+
 /// Checks the machine for all components that run. With `connects`, it also opens connections to peers.
 ///
 /// # Errors
