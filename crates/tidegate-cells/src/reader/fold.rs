@@ -7,7 +7,7 @@
 //! A process leaves the list only when its file is gone.
 
 use std::collections::HashMap;
-use std::fs::{File, OpenOptions};
+use std::fs::OpenOptions;
 use std::io;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
@@ -208,12 +208,16 @@ fn tidy(directory: &Path) {
         let name = entry.file_name();
         let name = name.to_string_lossy();
         let unfinished = name.starts_with('.') && name.ends_with(&format!("{}{UNFINISHED}", file::SUFFIX));
-        if unfinished
-            && File::open(entry.path()).is_ok_and(|file| is_locked(&file).is_ok_and(|locked| !locked))
-        {
+        if unfinished && is_left(&entry.path()) {
             let _ = std::fs::remove_file(entry.path()); // tried again next time
         }
     }
+}
+
+/// Whether it is a file without a lock. A pipe does not block it, and it follows no link.
+fn is_left(path: &Path) -> bool {
+    let opened = tidegate_shm::open(OpenOptions::new().read(true), path);
+    opened.is_ok_and(|(file, _)| is_locked(&file).is_ok_and(|locked| !locked))
 }
 
 impl Retained {

@@ -124,6 +124,23 @@ fn removes_what_was_left_half_made() {
     assert_eq!(total(directory.path()), Some(5));
 }
 
+#[test]
+fn pipes_and_links_with_names_of_unfinished_files_stay_and_block_nothing() {
+    let directory = tempfile::tempdir().unwrap();
+    let left = |name: &str| directory.path().join(name);
+    let read = rustix::fs::Mode::RUSR;
+    rustix::fs::mkfifoat(rustix::fs::CWD, left(".a.cells.new"), read).unwrap();
+    std::fs::write(left("other"), b"").unwrap();
+    std::os::unix::fs::symlink("other", left(".b.cells.new")).unwrap();
+    add(&Store::create(directory.path(), Options::default()).unwrap(), 5);
+    let mut folder = Directory::open(directory.path(), Limits::default()).unwrap();
+    assert_eq!(folder.fold(Duration::ZERO).unwrap().processes.len(), 1);
+    assert_eq!(total(directory.path()), Some(5));
+    for name in [".a.cells.new", ".b.cells.new", "other"] {
+        assert!(left(name).symlink_metadata().is_ok(), "{name}");
+    }
+}
+
 const HOUR: u64 = 3_600_000_000_000;
 /// The time of readers.
 const NOW: u64 = EARLIEST_NS + 10 * HOUR;
