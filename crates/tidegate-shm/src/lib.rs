@@ -23,4 +23,4 @@ pub use file::{FileId, LockHolder, OpenError, is_locked, open, read_at, reserve,
 pub use map::fork::at_fork;
 pub use map::mapping::{Loads, Mapping};
 pub use map::region::{Backing, Pinned, Region, Slot};
-pub use map::system::{memory_file, user_id};
+pub use map::system::{memory_file, open_files_limit, user_id};

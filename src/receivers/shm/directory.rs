@@ -86,6 +86,7 @@ pub(super) struct DirectoryStats {
     pub(super) problems: usize,
     pub(super) refused: Refused,
     pub(super) without_room: usize,
+    pub(super) without_files: usize,
 }
 
 impl DirectoryStats {
@@ -103,6 +104,7 @@ impl DirectoryStats {
         self.series += cells.known.iter().map(Vec::len).sum::<usize>();
         self.problems += cells.problems.len();
         self.without_room += cells.follower.without_room();
+        self.without_files += cells.follower.without_files();
     }
 }
 

@@ -313,6 +313,7 @@ impl Directories {
             ("room", all.refused.room),
             ("invalid", all.refused.invalid),
             (kept::MEMORY, all.without_room as u64),
+            ("open_files", all.without_files as u64),
         ] {
             metrics::gauge!("tidegate_shm_refused", &[label(), ("reason", reason.to_owned())])
                 .set(count as f64);

@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use tidegate_shm::{LockHolder, is_locked, try_lock};
 
-use super::process::Source;
+use super::process::{MAX_RETAINED_BYTES, Source};
 use super::{Directory, Files, Problem, RETAINED, Room, common};
 use crate::error::Error;
 use crate::file::{self, Content, UNFINISHED, now_ns};
@@ -337,8 +337,13 @@ impl Retained {
             .enumerate()
             .for_each(|(at, entry)| put(header::TABLE + at * 8, *entry));
         let first_record = HEADER_SIZE as u64 + value_segments.iter().sum::<u64>();
+        let size = first_record + record_segments.iter().sum::<u64>();
+        if size > MAX_RETAINED_BYTES {
+            // No reader would read it. The files of the dead stay.
+            return Err(Error::io("write", path, io::ErrorKind::FileTooLarge));
+        }
         let content = Content {
-            size: first_record + record_segments.iter().sum::<u64>(),
+            size,
             parts: &[(0, &page), (HEADER_SIZE as u64, &values), (first_record, records)],
             mode: 0o644,
         };

@@ -169,6 +169,11 @@ impl Follower {
         self.directory.without_room
     }
 
+    /// The number of files that were not read at the last look because this process has too many files open.
+    pub fn without_files(&self) -> usize {
+        self.directory.without_files
+    }
+
     fn rebuild(&mut self, files: &Files, problems: Vec<Problem>) -> Changes {
         let mut merger = self.directory.merge(files);
         let parts = std::mem::take(&mut merger.parts);

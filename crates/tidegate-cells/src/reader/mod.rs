@@ -6,6 +6,7 @@ mod fold;
 mod follow;
 mod header;
 mod merge;
+mod open_files;
 mod process;
 mod record;
 mod shared;
@@ -27,6 +28,7 @@ use crate::value::Snapshot;
 pub use fold::Folded;
 pub use follow::{Changes, Follower};
 use merge::Merger;
+use open_files::OpenFiles;
 use process::{ReadError, Source};
 pub use shared::SharedDirectory;
 
@@ -53,11 +55,11 @@ pub type Room<'a> = &'a mut dyn FnMut(usize) -> bool;
 pub struct Limits {
     /// Files. Default 4,096.
     pub max_files: usize,
-    /// Bytes of a file. Default 256 MiB.
+    /// Bytes of the file of a process. Default 256 MiB.
     pub max_file_bytes: u64,
-    /// Families of a file. Default 10,000.
+    /// Families of the file of a process. Default 10,000.
     pub max_families: usize,
-    /// Series of a file. Default 200,000.
+    /// Series of the file of a process. Default 200,000.
     pub max_series: usize,
     /// Bytes kept of the file of a process, by the reader and by callers that show its series: an estimate. Default: no
     /// limit.
@@ -91,6 +93,10 @@ pub struct Directory {
     shown_ns: Option<u64>,
     /// The number of files that have no room, or not for all of their records.
     without_room: usize,
+    /// The open files of all readers.
+    open_files: Arc<OpenFiles>,
+    /// The number of files that wait because too many are open.
+    without_files: usize,
 }
 
 /// The result of a scan.
@@ -166,6 +172,8 @@ impl Directory {
             next_retained: None,
             shown_ns: None,
             without_room: 0,
+            open_files: OpenFiles::shared(),
+            without_files: 0,
         }
     }
 
@@ -297,10 +305,10 @@ impl Directory {
 
     fn read_once(&mut self, problems: &mut Vec<Problem>, room: Room<'_>) -> Files {
         let mut files = Files::default();
-        self.without_room = 0;
+        (self.without_room, self.without_files) = (0, 0);
         let path = self.path.join(RETAINED);
         let retained = self.retained(&path, room);
-        let is_held_back = matches!(retained, Err(ReadError::NoRoom(_)));
+        let is_held_back = matches!(retained, Err(ReadError::NoRoom(_) | ReadError::NoFile));
         match retained {
             Ok(retained) => files.retained = Some(retained),
             Err(ReadError::Io(e)) if e.kind() == io::ErrorKind::NotFound => {
@@ -309,7 +317,7 @@ impl Directory {
             Err(error) => {
                 if is_held_back {
                     files.retained.clone_from(&self.last_retained);
-                    self.without_room += 1;
+                    self.note_held_back(&error);
                 }
                 let why = error.to_string();
                 problems.push(Problem {
@@ -383,10 +391,16 @@ impl Directory {
             }
             Err(ReadError::Io(e)) if e.kind() == io::ErrorKind::NotFound => None,
             Err(error) => {
-                self.without_room += usize::from(matches!(error, ReadError::NoRoom(_)));
+                self.note_held_back(&error);
                 Some(error.to_string())
             }
         }
+    }
+
+    /// Counts a file that waits.
+    fn note_held_back(&mut self, error: &ReadError) {
+        self.without_room += usize::from(matches!(error, ReadError::NoRoom(_)));
+        self.without_files += usize::from(matches!(error, ReadError::NoFile));
     }
 
     /// The files of processes, in order; `None`: the directory can't be listed.
@@ -416,7 +430,7 @@ impl Directory {
         let is_new = known.is_none();
         let mut source = match known {
             Some(source) => source,
-            None => Source::open(path)?,
+            None => Source::open(path, &self.open_files)?,
         };
         let identity = source.header.identity;
         let name = format!("{identity}{SUFFIX}");
@@ -443,7 +457,7 @@ impl Directory {
         }
         let mut source = match self.next_retained.take().filter(|next| next.inode == inode) {
             Some(begun) => begun,
-            None => Source::open(path)?,
+            None => Source::open(path, &self.open_files)?,
         };
         if source.header.role != Role::Retained {
             return Err(Reject::OtherName.into());
@@ -470,3 +484,6 @@ pub(super) fn common<'a>(
     resources.for_each(|other| common.retain(|attribute| other.contains(attribute)));
     common
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+
+use std::path::Path;
+use std::time::Duration;
+
+use super::open_files::OpenFiles;
+use super::{Directory, Limits, Scan};
+use crate::spec::{FamilySpec, GaugeMode, Kind};
+use crate::store::{Options, Store};
+use crate::value::Value;
+
+/// A process that counts once.
+fn process(path: &Path) -> Store {
+    let store = Store::create(path, Options::default()).unwrap();
+    let family = store.family(&FamilySpec::new("requests", Kind::Counter)).unwrap();
+    family.with(&[]).counter().unwrap().add(1);
+    store
+}
+
+fn reader(path: &Path, limits: Limits) -> Directory {
+    Directory::open(path, limits).unwrap()
+}
+
+fn requests(scan: &Scan) -> Option<u64> {
+    match scan.merged.value("requests", &[]) {
+        Some(Value::Counter(count)) => Some(*count),
+        _ => None,
+    }
+}
+
+#[test]
+fn files_of_the_dead_are_closed_and_those_of_the_living_are_bounded() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut reader = reader(directory.path(), Limits::default());
+    reader.open_files = OpenFiles::at_most(1);
+    (0..3).for_each(|_| drop(process(directory.path())));
+    let scan = reader.scan();
+    assert_eq!((requests(&scan), scan.problems), (Some(3), Vec::new()));
+    let (one, other) = (process(directory.path()), process(directory.path()));
+    let scan = reader.scan();
+    assert_eq!((requests(&scan), scan.problems.len()), (Some(4), 1));
+    assert!(scan.problems[0].why.contains("too many files"));
+    assert_eq!(reader.without_files, 1);
+    drop((one, other));
+    // The first look closes the file that is open.
+    reader.scan();
+    let scan = reader.scan();
+    assert_eq!((requests(&scan), scan.problems), (Some(5), Vec::new()));
+    assert_eq!(reader.without_files, 0);
+}
+
+#[test]
+fn the_limits_of_a_process_do_not_hold_for_the_file_of_the_dead() {
+    let directory = tempfile::tempdir().unwrap();
+    let limits = Limits {
+        max_files: 2,
+        max_file_bytes: 64 * 1024,
+        max_families: 3,
+        max_series: 10,
+        ..Limits::default()
+    };
+    for number in 1..=20 {
+        let store = process(directory.path());
+        for name in ["depth", "length"] {
+            let spec = FamilySpec::new(name, Kind::Gauge(GaugeMode::All)).labels(["label"]);
+            let family = store.family(&spec).unwrap();
+            for label in ["a", "b", "c"] {
+                family.with(&[label]).float().unwrap().set(1.0);
+            }
+        }
+        drop(store);
+        reader(directory.path(), limits)
+            .fold(Duration::from_mins(1))
+            .unwrap();
+        let scan = reader(directory.path(), limits).scan();
+        assert_eq!(requests(&scan), Some(number));
+        // Only the list of the dead needs them.
+        let files = std::fs::read_dir(directory.path()).unwrap().flatten();
+        let of_dead = files.filter(|file| file.file_name().to_string_lossy().starts_with(char::is_numeric));
+        of_dead.for_each(|file| std::fs::remove_file(file.path()).unwrap());
+    }
+}
