@@ -14,7 +14,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tidegate_shm::{LockHolder, is_locked, try_lock};
+use tidegate_shm::{LockHolder, PinnedDirectory, is_locked, try_lock};
 
 use super::process::{MAX_RETAINED_BYTES, Source};
 use super::{Directory, Files, Problem, RETAINED, Room, common};
@@ -85,12 +85,27 @@ impl Directory {
         step: Step<'_>,
         room: Room<'_>,
     ) -> Result<Folded, Error> {
+        let pinned = self.pin().map_err(|e| Error::io("open", &self.path, e))?;
+        let missing = || Error::io("open", &self.path, io::ErrorKind::NotFound);
+        let pinned = pinned.ok_or_else(missing)?;
+        let folded = self.fold_in(&pinned, grace, step, room);
+        folded.map_err(|error| self.for_people(&pinned, error))
+    }
+
+    /// Folds in one directory, wherever its path leads meanwhile.
+    fn fold_in(
+        &mut self,
+        pinned: &PinnedDirectory,
+        grace: Duration,
+        step: Step<'_>,
+        room: Room<'_>,
+    ) -> Result<Folded, Error> {
         let mut done = Folded::default();
-        let Some(_lock) = lock(&self.path)? else {
+        let Some(_lock) = lock(pinned.path())? else {
             done.busy = true;
             return Ok(done);
         };
-        let mut files = self.read(&mut done.problems, room);
+        let mut files = self.read_in(pinned, &mut done.problems, room);
         if let Some((path, why)) = files.unreadable_retained.take() {
             // Its counts would be lost.
             return Err(Error::io("fold into", &path, io::Error::other(why)));
@@ -101,7 +116,7 @@ impl Directory {
             return Err(Error::io("fold", &self.path, why));
         }
         step()?;
-        tidy(&self.path);
+        tidy(pinned.path());
         let now = now_ns();
         let dead = self.dead(&files);
         let old = files
@@ -137,11 +152,11 @@ impl Directory {
                 next.folded.push((source.header.identity, now));
             }
             step()?;
-            next.write(&self.path.join(RETAINED))?;
-            self.remove(&next.folded, (now, grace), step, &mut done)?;
+            next.write(&pinned.at(RETAINED))?;
+            self.remove(pinned, &next.folded, (now, grace), step, &mut done)?;
             done.processes = dead;
         } else {
-            self.remove(old, (now, grace), step, &mut done)?;
+            self.remove(pinned, old, (now, grace), step, &mut done)?;
         }
         if has_room {
             Ok(done)
@@ -163,8 +178,29 @@ impl Directory {
         dead
     }
 
+    /// An error with the path of the directory.
+    fn for_people(&self, pinned: &PinnedDirectory, error: Error) -> Error {
+        match error {
+            Error::Io {
+                operation,
+                path,
+                source,
+            } => {
+                let shown = path.strip_prefix(pinned.path());
+                let shown = shown.map(|rest| self.path.join(rest));
+                Error::Io {
+                    operation,
+                    path: shown.unwrap_or(path),
+                    source,
+                }
+            }
+            other => other,
+        }
+    }
+
     fn remove(
         &self,
+        pinned: &PinnedDirectory,
         folded: &[(Identity, u64)],
         (now, grace): (u64, Duration),
         step: Step<'_>,
@@ -175,14 +211,20 @@ impl Directory {
                 continue;
             }
             step()?;
-            let path = self.path.join(format!("{identity}{}", file::SUFFIX));
-            match std::fs::remove_file(&path) {
+            let name = format!("{identity}{}", file::SUFFIX);
+            let at = pinned.at(&name);
+            let removed = if is_held(&at) {
+                Err(io::Error::other("a process has its lock"))
+            } else {
+                std::fs::remove_file(&at)
+            };
+            match removed {
                 Ok(()) => done.removed += 1,
                 Err(e) if e.kind() == io::ErrorKind::NotFound => {}
-                Err(e) => {
-                    let why = e.to_string();
-                    done.problems.push(Problem { path, why });
-                }
+                Err(e) => done.problems.push(Problem {
+                    path: self.path.join(name),
+                    why: e.to_string(),
+                }),
             }
         }
         Ok(())
@@ -218,6 +260,12 @@ fn tidy(directory: &Path) {
 fn is_left(path: &Path) -> bool {
     let opened = tidegate_shm::open(OpenOptions::new().read(true), path);
     opened.is_ok_and(|(file, _)| is_locked(&file).is_ok_and(|locked| !locked))
+}
+
+/// Whether it is the file of a living process.
+fn is_held(path: &Path) -> bool {
+    let opened = tidegate_shm::open(OpenOptions::new().read(true), path);
+    opened.is_ok_and(|(file, _)| is_locked(&file).is_ok_and(|locked| locked))
 }
 
 impl Retained {

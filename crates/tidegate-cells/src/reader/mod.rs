@@ -19,6 +19,8 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use tidegate_shm::{FileId, PinnedDirectory};
+
 use crate::error::Error;
 use crate::file::SUFFIX;
 use crate::layout::{Identity, Reject, Role};
@@ -83,6 +85,9 @@ impl Default for Limits {
 #[derive(Debug)]
 pub struct Directory {
     path: PathBuf,
+    follows_link: bool,
+    /// The directory that was read last.
+    id: Option<FileId>,
     limits: Limits,
     sources: BTreeMap<Identity, Source>,
     /// The retained file as it was read last. It never changes, another one takes its place.
@@ -156,16 +161,32 @@ impl Directory {
     /// [`Error::Io`] if the path exists but is not a directory.
     pub fn open(path: impl AsRef<Path>, limits: Limits) -> Result<Self, Error> {
         let path = path.as_ref();
-        match std::fs::metadata(path) {
-            Ok(metadata) if !metadata.is_dir() => Err(Error::io("read", path, io::ErrorKind::NotADirectory)),
-            Err(e) if e.kind() != io::ErrorKind::NotFound => Err(Error::io("read", path, e)),
-            _ => Ok(Directory::new(path.to_owned(), limits)),
+        Directory::new(path.to_owned(), limits, true).checked(std::fs::metadata(path))
+    }
+
+    /// The same for a path that must not be a symbolic link, now and later: whoever may make links could show the files of
+    /// another directory a second time.
+    ///
+    /// # Errors
+    /// [`Error::Io`] if the path exists but is not a directory.
+    pub fn open_unlinked(path: impl AsRef<Path>, limits: Limits) -> Result<Self, Error> {
+        let path = path.as_ref();
+        Directory::new(path.to_owned(), limits, false).checked(std::fs::symlink_metadata(path))
+    }
+
+    fn checked(self, found: io::Result<std::fs::Metadata>) -> Result<Self, Error> {
+        match found {
+            Ok(found) if !found.is_dir() => Err(Error::io("read", &self.path, io::ErrorKind::NotADirectory)),
+            Err(e) if e.kind() != io::ErrorKind::NotFound => Err(Error::io("read", &self.path, e)),
+            _ => Ok(self),
         }
     }
 
-    fn new(path: PathBuf, limits: Limits) -> Self {
+    fn new(path: PathBuf, limits: Limits, follows_link: bool) -> Self {
         Directory {
             path,
+            follows_link,
+            id: None,
             limits,
             sources: BTreeMap::new(),
             last_retained: None,
@@ -179,7 +200,7 @@ impl Directory {
 
     /// The same directory, of which nothing has been read.
     fn unread(&self) -> Self {
-        Directory::new(self.path.clone(), self.limits)
+        Directory::new(self.path.clone(), self.limits, self.follows_link)
     }
 
     /// Reads the changes, and merges all values.
@@ -284,14 +305,67 @@ impl Directory {
         &self.path
     }
 
+    /// The directory that the path leads to now; `None`: there is none.
+    fn pin(&self) -> io::Result<Option<PinnedDirectory>> {
+        match PinnedDirectory::open(&self.path, self.follows_link) {
+            Ok(pinned) => Ok(Some(pinned)),
+            Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(e) => Err(e),
+        }
+    }
+
+    fn read(&mut self, problems: &mut Vec<Problem>, room: Room<'_>) -> Files {
+        match self.pin() {
+            Ok(Some(pinned)) => self.read_in(&pinned, problems, room),
+            Ok(None) => {
+                self.forget();
+                Files::default()
+            }
+            Err(e) => {
+                problems.push(Problem {
+                    path: self.path.clone(),
+                    why: e.to_string(),
+                });
+                (self.without_room, self.without_files) = (0, 0);
+                self.unlisted(self.last_retained.clone())
+            }
+        }
+    }
+
+    /// Forgets all files.
+    fn forget(&mut self) {
+        self.sources.clear();
+        (self.last_retained, self.next_retained, self.id) = (None, None, None);
+        (self.without_room, self.without_files) = (0, 0);
+    }
+
+    /// What is known of a directory that can't be listed.
+    fn unlisted(&self, retained: Option<Arc<Source>>) -> Files {
+        let folded = retained.iter().flat_map(|retained| &retained.folded);
+        let folded = folded.map(|(identity, _)| *identity);
+        Files {
+            is_unlisted: true,
+            folded_files: folded
+                .filter(|identity| self.sources.contains_key(identity))
+                .collect(),
+            retained,
+            ..Files::default()
+        }
+    }
+
     /// Reads files until the retained file is the same before and after. Then no counts have moved from an unread file
     /// to one that was already read.
-    fn read(&mut self, problems: &mut Vec<Problem>, room: Room<'_>) -> Files {
+    fn read_in(&mut self, pinned: &PinnedDirectory, problems: &mut Vec<Problem>, room: Room<'_>) -> Files {
+        if self.id != Some(pinned.id()) {
+            // Files of one directory say nothing about those of another, although their names are the same.
+            self.forget();
+            self.id = Some(pinned.id());
+        }
         let mut files = Files::default();
         for _ in 0..ATTEMPTS {
             problems.clear();
-            files = self.read_once(problems, room);
-            let inode = std::fs::symlink_metadata(self.path.join(RETAINED))
+            files = self.read_once(pinned, problems, room);
+            let inode = std::fs::symlink_metadata(pinned.at(RETAINED))
                 .ok()
                 .map(|found| found.ino());
             if inode == files.retained.as_ref().map(|retained| retained.inode)
@@ -303,11 +377,11 @@ impl Directory {
         files
     }
 
-    fn read_once(&mut self, problems: &mut Vec<Problem>, room: Room<'_>) -> Files {
+    fn read_once(&mut self, pinned: &PinnedDirectory, problems: &mut Vec<Problem>, room: Room<'_>) -> Files {
         let mut files = Files::default();
         (self.without_room, self.without_files) = (0, 0);
         let path = self.path.join(RETAINED);
-        let retained = self.retained(&path, room);
+        let retained = self.retained(pinned, &path, room);
         let is_held_back = matches!(retained, Err(ReadError::NoRoom(_) | ReadError::NoFile));
         match retained {
             Ok(retained) => files.retained = Some(retained),
@@ -336,15 +410,13 @@ impl Directory {
         let folded: HashMap<_, _> = folded
             .map(|(identity, _)| (format!("{identity}{SUFFIX}"), *identity))
             .collect();
-        let paths = self.list(problems);
-        let mut known = std::mem::take(&mut self.sources);
-        let Some(mut paths) = paths else {
-            files.is_unlisted = true;
-            let is_known = |identity: &&Identity| known.contains_key(identity);
-            files.folded_files = folded.values().filter(is_known).copied().collect();
-            self.sources = known;
-            return files;
+        let Some(mut paths) = self.list(pinned, problems) else {
+            return Files {
+                unreadable_retained: files.unreadable_retained,
+                ..self.unlisted(files.retained)
+            };
         };
+        let mut known = std::mem::take(&mut self.sources);
         // By its name: a file that can't be read now is still there, and may be readable later.
         let names = paths.iter().filter_map(|path| path.file_name()?.to_str());
         files.folded_files = names.filter_map(|name| folded.get(name)).copied().collect();
@@ -360,7 +432,7 @@ impl Directory {
             .collect();
         for path in paths {
             let before = by_path.get(&path).and_then(|identity| known.remove(identity));
-            let read = self.process_file(&path, before, room);
+            let read = self.process_file(pinned, &path, before, room);
             let why = self.keep(read);
             problems.extend(why.map(|why| Problem { path, why }));
         }
@@ -404,8 +476,8 @@ impl Directory {
     }
 
     /// The files of processes, in order; `None`: the directory can't be listed.
-    fn list(&self, problems: &mut Vec<Problem>) -> Option<Vec<PathBuf>> {
-        let entries = match std::fs::read_dir(&self.path) {
+    fn list(&self, pinned: &PinnedDirectory, problems: &mut Vec<Problem>) -> Option<Vec<PathBuf>> {
+        let entries = match std::fs::read_dir(pinned.path()) {
             Ok(entries) => entries,
             Err(e) if e.kind() == io::ErrorKind::NotFound => return Some(Vec::new()),
             Err(e) => {
@@ -421,16 +493,25 @@ impl Directory {
             let name = name.to_string_lossy();
             name.ends_with(SUFFIX) && !name.starts_with('.') && name != RETAINED
         });
-        let mut paths: Vec<_> = named.map(|entry| entry.path()).collect();
+        let mut paths: Vec<_> = named.map(|entry| self.path.join(entry.file_name())).collect();
         paths.sort_unstable();
         Some(paths)
     }
 
-    fn process_file(&self, path: &Path, known: Option<Source>, room: Room<'_>) -> Result<Source, ReadError> {
+    fn process_file(
+        &self,
+        pinned: &PinnedDirectory,
+        path: &Path,
+        known: Option<Source>,
+        room: Room<'_>,
+    ) -> Result<Source, ReadError> {
         let is_new = known.is_none();
         let mut source = match known {
             Some(source) => source,
-            None => Source::open(path, &self.open_files)?,
+            None => {
+                let at = pinned.at(path.file_name().unwrap_or_default());
+                Source::open(path, &at, &self.open_files)?
+            }
         };
         let identity = source.header.identity;
         let name = format!("{identity}{SUFFIX}");
@@ -449,15 +530,21 @@ impl Directory {
     }
 
     /// The retained file. It is read as a whole or not at all: the files of the processes that it lists are skipped.
-    fn retained(&mut self, path: &Path, room: Room<'_>) -> Result<Arc<Source>, ReadError> {
-        let inode = std::fs::symlink_metadata(path)?.ino();
+    fn retained(
+        &mut self,
+        pinned: &PinnedDirectory,
+        path: &Path,
+        room: Room<'_>,
+    ) -> Result<Arc<Source>, ReadError> {
+        let at = pinned.at(RETAINED);
+        let inode = std::fs::symlink_metadata(&at)?.ino();
         // While it is open, no other file gets its number.
         if let Some(last) = self.last_retained.as_ref().filter(|last| last.inode == inode) {
             return Ok(last.clone());
         }
         let mut source = match self.next_retained.take().filter(|next| next.inode == inode) {
             Some(begun) => begun,
-            None => Source::open(path, &self.open_files)?,
+            None => Source::open(path, &at, &self.open_files)?,
         };
         if source.header.role != Role::Retained {
             return Err(Reject::OtherName.into());
