@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
-use tidegate_cells::{Directory, Error, FamilySpec, FamilyValues, Follower, Problem, Refused, Value as Cell};
+use tidegate_cells::{Directory, FamilySpec, FamilyValues, Follower, Problem, Refused, Value as Cell};
 use tidegate_engine::{Attributes, Lease, Point, Series, Value};
 
 use super::config::ShmConfig;
@@ -22,6 +22,7 @@ use crate::batch::{Batch, Points};
 use crate::component::{Entry, unix_now, wall_now};
 use crate::receivers::kept::{self, Kept};
 use crate::receivers::pods;
+use crate::receivers::printable::{printable, printable_path};
 
 /// A refused push is tried again after this at the earliest; the cells keep the values meanwhile.
 const REFUSED_RETRY: Duration = Duration::from_millis(20);
@@ -116,37 +117,32 @@ pub(super) fn empty(path: &Path) -> usize {
 }
 
 impl Cells {
-    pub(super) fn open(
-        path: &Path,
-        config: &ShmConfig,
-        receiver: Arc<str>,
-        starts: &Starts,
-    ) -> Result<Self, Error> {
-        let follower = Follower::new(Directory::open(path, config.limits())?);
+    pub(super) fn new(directory: Directory, config: &ShmConfig, receiver: Arc<str>, starts: &Starts) -> Self {
+        let path = directory.path().to_owned();
         let term = LEASE.max(config.poll_interval.saturating_mul(LEASE_POLLS));
         let lease = new_lease(term);
         lease.suspend();
-        Ok(Self {
-            path: path.to_owned(),
-            finished: starts.finished(path, &receiver),
+        Self {
+            finished: starts.finished(&path, &receiver),
             receiver,
-            follower,
+            follower: Follower::new(directory),
             lease,
             term,
             is_alive: false,
-            is_of_pod: !pods::attributes_of(path).is_empty(),
+            is_of_pod: !pods::attributes_of(&path).is_empty(),
             repeats: Repeats::new(config.refresh),
             known: Vec::new(),
             conflicts: BTreeMap::new(),
             due: BTreeSet::new(),
             ended: Vec::new(),
-            start: starts.of(path),
+            start: starts.of(&path),
             retry: None,
             problems: BTreeMap::new(),
             of_series: 0,
             of_problems: 0,
             last_error: None,
-        })
+            path,
+        }
     }
 
     /// The approximate memory, in bytes.
@@ -164,14 +160,14 @@ impl Cells {
     pub(super) fn conflicts(&self) -> impl Iterator<Item = String> {
         /// Metrics of a directory, and forms of a metric.
         const MOST: usize = 5;
-        let path = self.path.display();
         self.conflicts.iter().take(MOST).map(move |(name, forms)| {
             let forms: Vec<_> = forms.iter().take(MOST).map(String::as_str).collect();
-            format!(
+            let path = self.path.display();
+            printable(&format!(
                 "{path}: `{name}` is {}: the values are not added up, and one series may hide another. Let all processes \
                  of the directory use one instrument, mode and unit, or other names",
                 forms.join(", and ")
-            )
+            ))
         })
     }
 
@@ -246,6 +242,12 @@ impl Cells {
         }
     }
 
+    /// Whether its directory is gone, and all is said about it. A directory that comes there again is another one.
+    pub(super) fn is_over(&self) -> bool {
+        let is_said = self.due.is_empty() && self.ended.is_empty() && self.known.iter().all(Vec::is_empty);
+        self.lease.is_ended() && is_said && !self.path.try_exists().unwrap_or(true)
+    }
+
     /// Notes in the series that they are due, because their numbers change. Those that the round has not reached are due too.
     fn note_due(&mut self) {
         self.repeats.add_rest(&self.known, &mut self.due);
@@ -270,7 +272,7 @@ impl Cells {
                 for process in &folded.processes {
                     tracing::info!(
                         receiver,
-                        directory = %self.path.display(),
+                        directory = %printable_path(&self.path),
                         %process,
                         "merged the counts of a dead process"
                     );
@@ -279,11 +281,11 @@ impl Cells {
                     .increment(folded.processes.len() as u64);
             }
             Err(error) => {
-                let error = error.to_string();
+                let error = printable(&error.to_string());
                 if self.last_error.as_ref() != Some(&error) {
                     tracing::warn!(
                         receiver,
-                        directory = %self.path.display(),
+                        directory = %printable_path(&self.path),
                         %error,
                         "the files of dead processes could not be merged"
                     );
@@ -301,7 +303,7 @@ impl Cells {
             .collect();
         for (path, why) in &found {
             if self.problems.get(path) != Some(why) {
-                tracing::warn!(receiver = &*self.receiver, file = %path.display(), why, "not read");
+                tracing::warn!(receiver = &*self.receiver, file = %printable_path(path), why, "not read");
             }
         }
         let bytes = found.iter().map(|(path, why)| kept::note(path) + why.len());
