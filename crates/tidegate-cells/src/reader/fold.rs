@@ -8,6 +8,7 @@
 
 use std::collections::HashMap;
 use std::fs::OpenOptions;
+use std::hash::{Hash, Hasher};
 use std::io;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
@@ -16,6 +17,7 @@ use std::time::Duration;
 
 use tidegate_shm::{LockHolder, PinnedDirectory, is_locked, try_lock};
 
+use super::merge::Bounds;
 use super::process::{MAX_RETAINED_BYTES, Source};
 use super::{Directory, Files, Problem, RETAINED, Room, common};
 use crate::error::Error;
@@ -24,7 +26,7 @@ use crate::layout::{
     HEADER_SIZE, Header, Identity, MAX_SEGMENT_SIZE, MAX_SEGMENTS, Role, SEGMENT_SIZE, SegmentKind, header,
 };
 use crate::record::{self, Record, SeriesRole};
-use crate::spec::{FamilySpec, GaugeMode, value_words};
+use crate::spec::{FamilySpec, GaugeMode, Kind, value_words};
 use crate::value::Value;
 
 const LOCK: &str = ".lock";
@@ -56,8 +58,30 @@ struct Retained {
     shown_ns: u64,
     folded: Vec<(Identity, u64)>,
     families: Vec<Arc<FamilySpec>>,
+    by_spec: HashMap<SameSpec, usize>,
     series: Vec<RetainedSeries>,
     by_series: HashMap<(usize, SeriesRole, Vec<Box<str>>), usize>,
+}
+
+/// A family without its help text.
+struct SameSpec(Arc<FamilySpec>);
+
+impl PartialEq for SameSpec {
+    fn eq(&self, other: &Self) -> bool {
+        self.0.same_as(&other.0)
+    }
+}
+
+impl Eq for SameSpec {}
+
+impl Hash for SameSpec {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        let spec = &*self.0;
+        (&spec.name, &spec.unit, &spec.labels, spec.kind.name()).hash(state);
+        if let Kind::Histogram { bounds } = &spec.kind {
+            Bounds(bounds.clone()).hash(state);
+        }
+    }
 }
 
 struct RetainedSeries {
@@ -112,7 +136,7 @@ impl Directory {
         }
         if files.is_unlisted {
             // Files of folded processes would be taken for removed, and count again when they are seen.
-            let why = io::Error::other("it can't be listed");
+            let why = io::Error::other("it can't be listed, or has too many files");
             return Err(Error::io("fold", &self.path, why));
         }
         step()?;
@@ -293,11 +317,12 @@ impl Retained {
     }
 
     fn family(&mut self, spec: &Arc<FamilySpec>) -> usize {
-        let found = self.families.iter().position(|other| other.same_as(spec));
-        found.unwrap_or_else(|| {
+        let next = self.families.len();
+        let at = *self.by_spec.entry(SameSpec(spec.clone())).or_insert(next);
+        if at == next {
             self.families.push(spec.clone());
-            self.families.len() - 1
-        })
+        }
+        at
     }
 
     fn merge(&mut self, family: usize, role: SeriesRole, labels: Vec<Box<str>>, value: Value, uses: u64) {

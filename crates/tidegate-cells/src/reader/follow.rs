@@ -247,7 +247,7 @@ fn part(source: &Source, slot: u64, kind: &Kind) -> Option<(Value, u64)> {
     let (value, uses) = source.value(series, own)?;
     match (own, kind) {
         (Kind::Histogram { bounds }, Kind::Histogram { bounds: common }) if bounds != common => {
-            Some((narrowed(value, own, common), uses))
+            Some((narrowed(value, bounds, common), uses))
         }
         _ => Some((value, uses)),
     }

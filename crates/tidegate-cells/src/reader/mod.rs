@@ -9,6 +9,7 @@ mod merge;
 mod open_files;
 mod process;
 mod record;
+mod rejected;
 mod shared;
 mod value;
 mod weight;
@@ -18,6 +19,7 @@ use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Instant;
 
 use tidegate_shm::{FileId, PinnedDirectory};
 
@@ -32,12 +34,18 @@ pub use follow::{Changes, Follower};
 use merge::Merger;
 use open_files::OpenFiles;
 use process::{ReadError, Source};
+use rejected::Rejected;
 pub use shared::SharedDirectory;
 
 /// The name of the file with the counts of dead processes.
 pub(crate) const RETAINED: &str = "retained.cells";
 /// The most repetitions of a read because another process folded meanwhile.
 const ATTEMPTS: usize = 5;
+
+/// The names that a reader looks at in a directory: some, and several for each file that it may read. Whoever may write there could
+/// keep it busy otherwise.
+const NAMES: usize = 1024;
+const NAMES_OF_A_FILE: usize = 4;
 
 /// The start of 2020, in nanoseconds since 1970. No file is older: an earlier time is that of a clock that was not set, or a
 /// hostile one.
@@ -102,6 +110,8 @@ pub struct Directory {
     open_files: Arc<OpenFiles>,
     /// The number of files that wait because too many are open.
     without_files: usize,
+    /// Files whose reads took long and failed.
+    rejected: HashMap<PathBuf, Rejected>,
 }
 
 /// The result of a scan.
@@ -148,7 +158,7 @@ pub struct Problem {
 struct Files {
     retained: Option<Arc<Source>>,
     unreadable_retained: Option<(PathBuf, String)>,
-    /// The directory could not be listed: its files are unknown.
+    /// The directory could not be listed, or has too many names: some files are unknown.
     is_unlisted: bool,
     /// Existing files whose processes the retained file contains.
     folded_files: HashSet<Identity>,
@@ -195,6 +205,7 @@ impl Directory {
             without_room: 0,
             open_files: OpenFiles::shared(),
             without_files: 0,
+            rejected: HashMap::new(),
         }
     }
 
@@ -335,6 +346,7 @@ impl Directory {
     /// Forgets all files.
     fn forget(&mut self) {
         self.sources.clear();
+        self.rejected.clear();
         (self.last_retained, self.next_retained, self.id) = (None, None, None);
         (self.without_room, self.without_files) = (0, 0);
     }
@@ -410,7 +422,7 @@ impl Directory {
         let folded: HashMap<_, _> = folded
             .map(|(identity, _)| (format!("{identity}{SUFFIX}"), *identity))
             .collect();
-        let Some(mut paths) = self.list(pinned, problems) else {
+        let Some((mut paths, is_cut)) = self.list(pinned, problems) else {
             return Files {
                 unreadable_retained: files.unreadable_retained,
                 ..self.unlisted(files.retained)
@@ -420,19 +432,47 @@ impl Directory {
         // By its name: a file that can't be read now is still there, and may be readable later.
         let names = paths.iter().filter_map(|path| path.file_name()?.to_str());
         files.folded_files = names.filter_map(|name| folded.get(name)).copied().collect();
-        for path in paths.drain(self.limits.max_files.min(paths.len())..) {
-            problems.push(Problem {
-                path,
-                why: Reject::Limit("files").to_string(),
-            });
-        }
         let by_path: HashMap<PathBuf, Identity> = known
             .iter()
             .map(|(identity, source)| (source.path.clone(), *identity))
             .collect();
+        if is_cut {
+            // Known files and those of folded processes may be among the names that were not read.
+            files.is_unlisted = true;
+            files.folded_files = folded.values().copied().collect();
+            let listed: HashSet<_> = paths.iter().cloned().collect();
+            let is_there = |path: &&PathBuf| {
+                let at = pinned.at(path.file_name().unwrap_or_default());
+                !listed.contains(*path) && at.symlink_metadata().is_ok()
+            };
+            paths.extend(by_path.keys().filter(is_there).cloned());
+        }
+        // New files must not take the turn of known ones.
+        paths.sort_by_cached_key(|path| (!by_path.contains_key(path), path.clone()));
+        if is_cut || paths.len() > self.limits.max_files {
+            paths.truncate(self.limits.max_files);
+            problems.push(Problem {
+                path: self.path.clone(),
+                why: Reject::Limit("files").to_string(),
+            });
+        }
+        let mut rejected = std::mem::take(&mut self.rejected);
         for path in paths {
             let before = by_path.get(&path).and_then(|identity| known.remove(identity));
-            let read = self.process_file(pinned, &path, before, room);
+            let at = pinned.at(path.file_name().unwrap_or_default());
+            let now = Instant::now();
+            if let Some(known) = rejected.remove(&path).filter(|known| known.holds(&at, now)) {
+                let why = known.why.clone();
+                self.rejected.insert(path.clone(), known);
+                problems.push(Problem { path, why });
+                continue;
+            }
+            let read = self.process_file(&path, &at, before, room);
+            if let Err(ReadError::Rejected(why)) = &read {
+                let noted = Rejected::new(&at, why.to_string(), Instant::now(), now.elapsed());
+                self.rejected
+                    .extend(noted.map(|rejected| (path.clone(), rejected)));
+            }
             let why = self.keep(read);
             problems.extend(why.map(|why| Problem { path, why }));
         }
@@ -475,11 +515,11 @@ impl Directory {
         self.without_files += usize::from(matches!(error, ReadError::NoFile));
     }
 
-    /// The files of processes, in order; `None`: the directory can't be listed.
-    fn list(&self, pinned: &PinnedDirectory, problems: &mut Vec<Problem>) -> Option<Vec<PathBuf>> {
+    /// The files of processes, and whether there are more names than a reader looks at; `None`: the directory can't be listed.
+    fn list(&self, pinned: &PinnedDirectory, problems: &mut Vec<Problem>) -> Option<(Vec<PathBuf>, bool)> {
         let entries = match std::fs::read_dir(pinned.path()) {
             Ok(entries) => entries,
-            Err(e) if e.kind() == io::ErrorKind::NotFound => return Some(Vec::new()),
+            Err(e) if e.kind() == io::ErrorKind::NotFound => return Some((Vec::new(), false)),
             Err(e) => {
                 problems.push(Problem {
                     path: self.path.clone(),
@@ -488,30 +528,29 @@ impl Directory {
                 return None;
             }
         };
+        let most = NAMES.saturating_add(self.limits.max_files.saturating_mul(NAMES_OF_A_FILE));
+        let mut count = 0;
+        let entries = entries.take(most).inspect(|_| count += 1);
         let named = entries.flatten().filter(|entry| {
             let name = entry.file_name();
             let name = name.to_string_lossy();
             name.ends_with(SUFFIX) && !name.starts_with('.') && name != RETAINED
         });
-        let mut paths: Vec<_> = named.map(|entry| self.path.join(entry.file_name())).collect();
-        paths.sort_unstable();
-        Some(paths)
+        let paths = named.map(|entry| self.path.join(entry.file_name())).collect();
+        Some((paths, count == most))
     }
 
     fn process_file(
         &self,
-        pinned: &PinnedDirectory,
         path: &Path,
+        at: &Path,
         known: Option<Source>,
         room: Room<'_>,
     ) -> Result<Source, ReadError> {
         let is_new = known.is_none();
         let mut source = match known {
             Some(source) => source,
-            None => {
-                let at = pinned.at(path.file_name().unwrap_or_default());
-                Source::open(path, &at, &self.open_files)?
-            }
+            None => Source::open(path, at, &self.open_files)?,
         };
         let identity = source.header.identity;
         let name = format!("{identity}{SUFFIX}");

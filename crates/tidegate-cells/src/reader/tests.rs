@@ -4,7 +4,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use super::open_files::OpenFiles;
-use super::{Directory, Limits, Scan};
+use super::{Directory, Limits, NAMES, Scan};
 use crate::spec::{FamilySpec, GaugeMode, Kind};
 use crate::store::{Options, Store};
 use crate::value::Value;
@@ -79,4 +79,67 @@ fn the_limits_of_a_process_do_not_hold_for_the_file_of_the_dead() {
         let of_dead = files.filter(|file| file.file_name().to_string_lossy().starts_with(char::is_numeric));
         of_dead.for_each(|file| std::fs::remove_file(file.path()).unwrap());
     }
+}
+
+#[test]
+fn many_names_are_one_problem_and_take_no_turn_of_known_files() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path();
+    let _alive = process(path);
+    let limits = Limits {
+        max_files: 2,
+        ..Limits::default()
+    };
+    let mut reader = reader(path, limits);
+    assert_eq!(requests(&reader.scan()), Some(1));
+    std::fs::write(path.join("0"), b"").unwrap();
+    let mut made = 0;
+    for (names, may_fold) in [(10, true), (2 * NAMES, false)] {
+        for number in made..names {
+            std::fs::hard_link(path.join("0"), path.join(format!("0-{number}.cells"))).unwrap();
+        }
+        made = names;
+        let scan = reader.scan();
+        assert_eq!(requests(&scan), Some(1), "{names} names");
+        let why: Vec<_> = scan.problems.iter().map(|problem| problem.why.as_str()).collect();
+        assert_eq!(why, ["more files than the limit", "too short for a header"]);
+        assert_eq!(reader.fold(Duration::ZERO).is_ok(), may_fold, "{names} names");
+    }
+}
+
+#[test]
+fn histograms_have_the_bounds_that_all_of_their_values_have() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = |bounds: &[f64], is_used: bool| {
+        let store = Store::create(directory.path(), Options::default()).unwrap();
+        let bounds = bounds.into();
+        let spec = FamilySpec::new("time", Kind::Histogram { bounds });
+        let family = store.family(&spec).unwrap();
+        if is_used {
+            family.with(&[]).histogram().unwrap().observe(2.5);
+        }
+        store
+    };
+    let check = |bounds: &[f64], buckets: &[u64]| {
+        let scan = reader(directory.path(), Limits::default()).scan();
+        let spec = &scan.merged.families[0].spec;
+        assert_eq!(
+            spec.kind,
+            Kind::Histogram {
+                bounds: bounds.into()
+            }
+        );
+        match scan.merged.value("time", &[]) {
+            Some(Value::Histogram { buckets: found, .. }) => assert_eq!(found, buckets),
+            other => panic!("{other:?}"),
+        }
+    };
+    // The oldest file has a family without values.
+    let _unused = store(&[1.0, 2.0], false);
+    let _one = store(&[0.0, 2.0, 3.0], true);
+    check(&[0.0, 2.0, 3.0], &[0, 0, 1, 0]);
+    let _equal = store(&[-0.0, 2.0, 3.0], true);
+    check(&[0.0, 2.0, 3.0], &[0, 0, 2, 0]);
+    let _others = [store(&[2.0, 3.0, 4.0], true), store(&[1.0, 2.0, 3.0], true)];
+    check(&[2.0, 3.0], &[0, 4, 0]);
 }
