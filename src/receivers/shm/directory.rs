@@ -33,6 +33,10 @@ pub(super) const PUSH_POINTS: usize = 4096;
 /// The shortest time after which a directory that nobody reads any more does not count as alive.
 pub(super) const LEASE: Duration = Duration::from_secs(15);
 
+/// The merges, one after the other, for which another process has the lock, until the log says so. Other readers have it for some
+/// milliseconds.
+pub(super) const BUSY_FOLDS: usize = 10;
+
 /// The polls that a lease lasts for at least.
 pub(super) const LEASE_POLLS: u32 = 3;
 
@@ -66,6 +70,8 @@ pub(super) struct Cells {
     of_problems: usize,
     /// The last error of the merge. A repeated one is logged once.
     last_error: Option<String>,
+    /// The merges, one after the other, for which another process had the lock.
+    busy_folds: usize,
 }
 
 /// A series, and the part of it that the pipelines have accepted.
@@ -88,6 +94,7 @@ pub(super) struct DirectoryStats {
     pub(super) refused: Refused,
     pub(super) without_room: usize,
     pub(super) without_files: usize,
+    pub(super) locked: usize,
 }
 
 impl DirectoryStats {
@@ -106,6 +113,7 @@ impl DirectoryStats {
         self.problems += cells.problems.len();
         self.without_room += cells.follower.without_room();
         self.without_files += cells.follower.without_files();
+        self.locked += usize::from(cells.busy_folds >= BUSY_FOLDS);
     }
 }
 
@@ -141,6 +149,7 @@ impl Cells {
             of_series: 0,
             of_problems: 0,
             last_error: None,
+            busy_folds: 0,
             path,
         }
     }
@@ -261,6 +270,7 @@ impl Cells {
     pub(super) fn fold(&mut self, grace: Duration, kept: &mut Kept) {
         let is_someone_dead = self.follower.processes().iter().any(|process| !process.alive);
         if !is_someone_dead && !self.follower.is_start_due() {
+            self.busy_folds = 0;
             return;
         }
         let receiver = &*self.receiver;
@@ -269,6 +279,14 @@ impl Cells {
         match self.follower.fold_within(grace, &mut room) {
             Ok(folded) => {
                 self.last_error = None;
+                self.busy_folds = if folded.busy { self.busy_folds + 1 } else { 0 };
+                if self.busy_folds == BUSY_FOLDS {
+                    tracing::warn!(
+                        receiver,
+                        directory = %printable_path(&self.path),
+                        "another process keeps the lock of the merge"
+                    );
+                }
                 for process in &folded.processes {
                     tracing::info!(
                         receiver,

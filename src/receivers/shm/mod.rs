@@ -49,6 +49,16 @@ const ERRORS: &[ErrorDoc] = &[
         "Let the gateway write to the directory, and check its free space.",
     ),
     ErrorDoc::logged(
+        "The files of ended processes wait, because another process keeps the lock `.lock` of the directory.",
+        "another process keeps the lock of the merge",
+        "Find the process with `lslocks`, and end it. Let only the users of the service read the directory.",
+    ),
+    ErrorDoc::logged(
+        "Many directories of cells have come, or paths are not directories.",
+        "further paths have no line in the log",
+        "Narrow the globs in `directories`.",
+    ),
+    ErrorDoc::logged(
         "The pipelines refuse cells permanently.",
         "the pipelines refuse these cells permanently",
         "Look at the limits of the processors. The line has the cause.",
@@ -379,6 +389,7 @@ impl Directories {
             (kept::MEMORY, all.without_room as u64),
             ("open_files", all.without_files as u64),
             ("paths", self.refused_further as u64),
+            ("lock", all.locked as u64),
         ] {
             metrics::gauge!("tidegate_shm_refused", &[label(), ("reason", reason.to_owned())])
                 .set(count as f64);

@@ -3,6 +3,7 @@
 //! Directories that come and go.
 
 use super::*;
+use crate::receivers::shm::directory::BUSY_FOLDS;
 use crate::receivers::shm::{MOST_REFUSED, kept};
 
 #[test]
@@ -83,4 +84,29 @@ fn a_link_to_a_directory_is_not_read_a_second_time() {
     scene.reload();
     scene.look();
     assert!(scene.directories.open.contains_key(&link));
+}
+
+#[test]
+fn a_process_that_keeps_the_lock_of_the_merge_is_counted() {
+    let (recorder, page) = recorder("[]");
+    metrics::with_local_recorder(&recorder, || {
+        let mut scene = Scene::new("{grace_period: 0s}");
+        count(&scene.process("a", "llm"), "a", 3);
+        let lock = scene.root.path().join("a/.lock");
+        let lock = std::fs::File::create(lock).unwrap();
+        lock.lock_shared().unwrap();
+        let locked = || {
+            let all = page.series("tidegate_shm_refused");
+            let of_lock = all.iter().find(|(labels, _)| labels.contains("\"lock\""));
+            of_lock.map(|(_, count)| *count)
+        };
+        (1..BUSY_FOLDS).for_each(|_| scene.look());
+        assert_eq!(locked(), Some(0.0), "another reader may have it");
+        scene.look();
+        assert_eq!(locked(), Some(1.0));
+        lock.unlock().unwrap();
+        scene.look();
+        assert_eq!(locked(), Some(0.0));
+        assert!(scene.root.path().join("a/retained.cells").exists());
+    });
 }
