@@ -14,6 +14,7 @@ use std::time::{Duration, Instant};
 use tidegate_cells::{Directory, FamilySpec, FamilyValues, Follower, Problem, Refused, Value as Cell};
 use tidegate_engine::{Attributes, Lease, Point, Series, Value};
 
+use super::MOST_LINES;
 use super::config::ShmConfig;
 use super::repeats::{Repeats, SeriesPosition};
 use super::series;
@@ -72,6 +73,9 @@ pub(super) struct Cells {
     last_error: Option<String>,
     /// The merges, one after the other, for which another process had the lock.
     busy_folds: usize,
+    /// The files that the log may name until the next scan, and those that it has not named since the last one.
+    lines_left: usize,
+    unnamed: usize,
 }
 
 /// A series, and the part of it that the pipelines have accepted.
@@ -150,6 +154,8 @@ impl Cells {
             of_problems: 0,
             last_error: None,
             busy_folds: 0,
+            lines_left: MOST_LINES,
+            unnamed: 0,
             path,
         }
     }
@@ -313,16 +319,35 @@ impl Cells {
         }
     }
 
-    /// Says of each file once why it is not read.
+    /// Lets the log name further files that are not read.
+    pub(super) fn renew_lines(&mut self) {
+        if self.unnamed > 0 {
+            tracing::warn!(
+                receiver = &*self.receiver,
+                directory = %printable_path(&self.path),
+                others = self.unnamed,
+                "further files are not read"
+            );
+        }
+        (self.lines_left, self.unnamed) = (MOST_LINES, 0);
+    }
+
+    /// Says of each file once why it is not read, up to a number of lines.
     fn report(&mut self, problems: Vec<Problem>) {
         let found: BTreeMap<_, _> = problems
             .into_iter()
             .map(|problem| (problem.path, problem.why))
             .collect();
         for (path, why) in &found {
-            if self.problems.get(path) != Some(why) {
-                tracing::warn!(receiver = &*self.receiver, file = %printable_path(path), why, "not read");
+            if self.problems.get(path) == Some(why) {
+                continue;
             }
+            if self.lines_left == 0 {
+                self.unnamed += 1;
+                continue;
+            }
+            self.lines_left -= 1;
+            tracing::warn!(receiver = &*self.receiver, file = %printable_path(path), why, "not read");
         }
         let bytes = found.iter().map(|(path, why)| kept::note(path) + why.len());
         self.of_problems = bytes.sum();

@@ -49,6 +49,11 @@ const ERRORS: &[ErrorDoc] = &[
         "Let the gateway write to the directory, and check its free space.",
     ),
     ErrorDoc::logged(
+        "Many files of a directory of cells can't be read.",
+        "further files are not read",
+        "Look at the lines before it, which name the first files.",
+    ),
+    ErrorDoc::logged(
         "The files of ended processes wait, because another process keeps the lock `.lock` of the directory.",
         "another process keeps the lock of the merge",
         "Find the process with `lslocks`, and end it. Let only the users of the service read the directory.",
@@ -134,7 +139,7 @@ const MOST_PAIRS: usize = 5;
 /// The refused paths that a receiver remembers.
 const MOST_REFUSED: usize = 1000;
 
-/// The lines of the log about new and refused paths in a scan.
+/// The lines of the log about new and refused paths in a scan, and about files that are not read, of each directory.
 const MOST_LINES: usize = 20;
 
 /// All directories of a receiver.
@@ -199,6 +204,7 @@ impl Directories {
         let bytes = self.bytes();
         self.kept.count(bytes);
         if is_due {
+            self.open.values_mut().for_each(Cells::renew_lines);
             let is_first = self.listed.is_none();
             self.listed = Some(now);
             self.list(now);

@@ -112,6 +112,7 @@ pub struct Directory {
     without_files: usize,
     /// Files whose reads took long and failed.
     rejected: HashMap<PathBuf, Rejected>,
+    rejected_retained: Option<Rejected>,
 }
 
 /// The result of a scan.
@@ -206,6 +207,7 @@ impl Directory {
             open_files: OpenFiles::shared(),
             without_files: 0,
             rejected: HashMap::new(),
+            rejected_retained: None,
         }
     }
 
@@ -347,6 +349,7 @@ impl Directory {
     fn forget(&mut self) {
         self.sources.clear();
         self.rejected.clear();
+        self.rejected_retained = None;
         (self.last_retained, self.next_retained, self.id) = (None, None, None);
         (self.without_room, self.without_files) = (0, 0);
     }
@@ -568,22 +571,38 @@ impl Directory {
         }
     }
 
-    /// The retained file. It is read as a whole or not at all: the files of the processes that it lists are skipped.
+    /// The retained file, unless an earlier read of it took long and failed.
     fn retained(
         &mut self,
         pinned: &PinnedDirectory,
         path: &Path,
         room: Room<'_>,
     ) -> Result<Arc<Source>, ReadError> {
-        let at = pinned.at(RETAINED);
-        let inode = std::fs::symlink_metadata(&at)?.ino();
+        let (at, now) = (pinned.at(RETAINED), Instant::now());
+        let known = self.rejected_retained.as_ref();
+        if let Some(known) = known.filter(|known| known.holds(&at, now)) {
+            return Err(ReadError::RejectedBefore(known.why.clone()));
+        }
+        let read = self.read_retained(&at, path, room);
+        self.rejected_retained = match &read {
+            Err(ReadError::Rejected(why)) => {
+                Rejected::new(&at, why.to_string(), Instant::now(), now.elapsed())
+            }
+            _ => None,
+        };
+        read
+    }
+
+    /// The retained file. It is read as a whole or not at all: the files of the processes that it lists are skipped.
+    fn read_retained(&mut self, at: &Path, path: &Path, room: Room<'_>) -> Result<Arc<Source>, ReadError> {
+        let inode = std::fs::symlink_metadata(at)?.ino();
         // While it is open, no other file gets its number.
         if let Some(last) = self.last_retained.as_ref().filter(|last| last.inode == inode) {
             return Ok(last.clone());
         }
         let mut source = match self.next_retained.take().filter(|next| next.inode == inode) {
             Some(begun) => begun,
-            None => Source::open(path, &at, &self.open_files)?,
+            None => Source::open(path, at, &self.open_files)?,
         };
         if source.header.role != Role::Retained {
             return Err(Reject::OtherName.into());

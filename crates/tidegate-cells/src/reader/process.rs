@@ -40,6 +40,9 @@ pub(crate) enum ReadError {
     /// There is none for the file of this process.
     #[error("memory is short; the gateway reads the file later")]
     NoRoom(Identity),
+    /// An earlier read took long and failed, for this reason.
+    #[error("{0}")]
+    RejectedBefore(String),
     /// As many files are open as may be.
     #[error("too many files are open; the reader reads the file later")]
     NoFile,

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::open_files::OpenFiles;
-use super::{Directory, Limits, NAMES, Scan};
+use super::rejected::Rejected;
+use super::{Directory, Limits, NAMES, RETAINED, Scan};
 use crate::spec::{FamilySpec, GaugeMode, Kind};
 use crate::store::{Options, Store};
 use crate::value::Value;
@@ -142,4 +143,35 @@ fn histograms_have_the_bounds_that_all_of_their_values_have() {
     check(&[0.0, 2.0, 3.0], &[0, 0, 2, 0]);
     let _others = [store(&[2.0, 3.0, 4.0], true), store(&[1.0, 2.0, 3.0], true)];
     check(&[2.0, 3.0], &[0, 4, 0]);
+}
+
+#[test]
+fn a_file_whose_read_took_long_is_not_read_again_at_once() {
+    let directory = tempfile::tempdir().unwrap();
+    let (file, retained) = (directory.path().join("0.cells"), directory.path().join(RETAINED));
+    let mut reader = reader(directory.path(), Limits::default());
+    let why = |reader: &mut Directory| {
+        let problems = reader.scan().problems.into_iter();
+        problems.map(|problem| problem.why).collect::<Vec<_>>()
+    };
+    for path in [&file, &retained] {
+        std::fs::write(path, b"").unwrap();
+    }
+    assert_eq!(why(&mut reader), ["too short for a header"; 2]);
+    let rejected = |path: &Path, why: &str| {
+        let took = Duration::from_mins(1);
+        Rejected::new(path, why.to_owned(), Instant::now(), took).unwrap()
+    };
+    reader
+        .rejected
+        .insert(file.clone(), rejected(&file, "of the file"));
+    reader.rejected_retained = Some(rejected(&retained, "of the retained file"));
+    // More than one look.
+    for _ in 0..2 {
+        assert_eq!(why(&mut reader), ["of the retained file", "of the file"]);
+    }
+    for path in [&file, &retained] {
+        std::fs::write(path, b"other").unwrap();
+    }
+    assert_eq!(why(&mut reader), ["too short for a header"; 2]);
 }
