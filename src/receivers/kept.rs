@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::component::{Account, Held};
+use crate::receivers::printable::printable_path;
 
 /// The reason of refusing files, and series in files, while memory is short.
 pub(super) const MEMORY: &str = "memory";
@@ -84,7 +85,7 @@ pub(super) fn note(path: &Path) -> usize {
 
 /// The message about a file without memory.
 pub(super) fn no_room(path: &Path) -> String {
-    format!("{}: memory is short; it is read later", path.display())
+    format!("{}: memory is short; it is read later", printable_path(path))
 }
 
 #[cfg(test)]

@@ -17,6 +17,7 @@ pub mod nop;
 pub mod otlp;
 pub mod partials;
 mod pods;
+mod printable;
 pub mod prometheusremotewrite;
 pub mod rules;
 pub mod shm;

@@ -259,7 +259,7 @@ pub(super) const CATALOGUE: &[Described] = metrics_table! {
     Normal Gauge "tidegate_shm_conflicts" ["{conflict}"] "Directories of cells with equal resources, and metrics on whose form the processes of a directory disagree, by reason.";
     Normal Gauge "tidegate_shm_directories" ["{directory}"] "Directories of cells that are read.";
     Normal Gauge "tidegate_shm_processes" ["{process}"] "Processes whose cells are read, by state.";
-    Normal Gauge "tidegate_shm_refused" ["{file}"] "Files of cells that are refused now, by reason.";
+    Normal Gauge "tidegate_shm_refused" ["{file}"] "Files and directories of cells that are refused or wait now, by reason.";
     Normal Gauge "tidegate_shm_series" ["{series}"] "Series in cells.";
     Normal Gauge "tidegate_shm_unread_files" ["{file}"] "Files of cells that can't be read now.";
     Normal Counter "tidegate_shm_folded_processes_total" ["{process}"] "Ended processes whose totals were folded.";

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use tidegate_shm::{memory_file, reserve};
+use tidegate_shm::{memory_file, reserve, try_lock};
 
 use crate::error::Error;
 use crate::layout::{Header, Identity, Role};
@@ -21,6 +21,8 @@ pub(crate) const SUFFIX: &str = ".cells";
 pub(crate) const UNFINISHED: &str = ".new";
 /// The most times that a file may vanish before it has its name: a cleaner may take it for that of a dead process.
 const ATTEMPTS: usize = 8;
+/// The most attempts to lock a new file. A reader that tests the lock has it for some microseconds.
+const LOCK_ATTEMPTS: usize = 16;
 
 /// Nanoseconds since 1970.
 pub(crate) fn now_ns() -> u64 {
@@ -90,10 +92,11 @@ pub(crate) fn create(path: &Path, content: &Content<'_>) -> Result<Open, Error> 
             return Ok(file);
         }
     }
-    Err(Error::io("create", path, ErrorKind::NotFound))
+    let why = io::Error::other("another process removes or locks each new file");
+    Err(Error::io("create", path, why))
 }
 
-/// `None`: it vanished before it had its name.
+/// `None`: it vanished before it had its name, or another process had its lock.
 fn try_create(path: &Path, content: &Content<'_>) -> Result<Option<Open>, Error> {
     let unfinished = unfinished(path);
     let mut options = OpenOptions::new();
@@ -112,7 +115,9 @@ fn try_create(path: &Path, content: &Content<'_>) -> Result<Option<Open>, Error>
         Err(Error::Io { source, .. }) if source.kind() == ErrorKind::NotFound => Ok(None),
         Err(error) => {
             let _ = std::fs::remove_file(&unfinished); // the first error is the one to tell
-            Err(error)
+            let is_locked =
+                matches!(&error, Error::Io { source, .. } if source.kind() == ErrorKind::WouldBlock);
+            if is_locked { Ok(None) } else { Err(error) }
         }
         Ok(open) => Ok(Some(open)),
     }
@@ -120,11 +125,22 @@ fn try_create(path: &Path, content: &Content<'_>) -> Result<Option<Open>, Error>
 
 fn fill(file: &File, path: &Path, content: &Content<'_>) -> io::Result<File> {
     let (lock, _) = tidegate_shm::open(OpenOptions::new().read(true), path)?;
-    // Waits for readers, which only test the lock.
-    lock.lock()?;
+    lock_soon(&lock)?;
     reserve(file, 0, content.size)?;
     write_parts(file, content)?;
     Ok(lock)
+}
+
+/// Locks a new file. A reader that tests the lock delays it. It does not wait for another process that keeps a lock, which
+/// takes no more than the right to read.
+fn lock_soon(file: &File) -> io::Result<()> {
+    for _ in 0..LOCK_ATTEMPTS {
+        if try_lock(file)? {
+            return Ok(());
+        }
+        std::thread::yield_now();
+    }
+    Err(ErrorKind::WouldBlock.into())
 }
 
 fn write_parts(file: &File, content: &Content<'_>) -> io::Result<()> {
@@ -150,4 +166,27 @@ pub(crate) fn memory(content: &Content<'_>) -> io::Result<Open> {
 pub(crate) fn create_directory(directory: &Path) -> Result<(), Error> {
     let made = DirBuilder::new().recursive(true).mode(0o755).create(directory);
     made.map_err(|e| Error::io("create", directory, e))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lock_of_another_process_does_not_hold_up_a_new_file() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join(".retained.cells.new");
+        let file = File::create_new(&path).unwrap();
+        let other = File::open(&path).unwrap();
+        other.lock_shared().unwrap();
+        let content = Content {
+            size: 8,
+            parts: &[(0, b"12345678")],
+            mode: 0o644,
+        };
+        let refused = fill(&file, &path, &content).unwrap_err();
+        assert_eq!(refused.kind(), ErrorKind::WouldBlock);
+        other.unlock().unwrap();
+        assert!(fill(&file, &path, &content).is_ok());
+    }
 }

@@ -5,8 +5,9 @@
 use std::fs::{File, Metadata, OpenOptions, TryLockError};
 use std::io::{self, ErrorKind};
 use std::ops::Deref;
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use crate::map::system;
 
@@ -93,6 +94,51 @@ impl FileId {
     /// Whether `path` leads to this file now.
     pub fn is_at(self, path: &Path) -> bool {
         FileId::of_path(path).is_ok_and(|there| there == self)
+    }
+}
+
+/// A directory that stays the same one, although its path may lead elsewhere meanwhile.
+#[derive(Debug)]
+pub struct PinnedDirectory {
+    /// While it is open, its number leads to the directory.
+    _file: File,
+    id: FileId,
+    path: PathBuf,
+}
+
+impl PinnedDirectory {
+    /// Opens a directory. It is an error if `path` is a symbolic link and `follows_link` is false.
+    ///
+    /// # Errors
+    /// As of `open`.
+    pub fn open(path: &Path, follows_link: bool) -> io::Result<Self> {
+        let follow = if follows_link { 0 } else { libc::O_NOFOLLOW };
+        let flags = libc::O_PATH | libc::O_DIRECTORY | libc::O_CLOEXEC | follow;
+        let file = OpenOptions::new().read(true).custom_flags(flags).open(path)?;
+        let id = FileId::of(&file.metadata()?);
+        let by_number = PathBuf::from(format!("/proc/self/fd/{}", file.as_raw_fd()));
+        let is_there = std::fs::metadata(&by_number).is_ok_and(|there| FileId::of(&there) == id);
+        Ok(Self {
+            _file: file,
+            id,
+            // Without `/proc`, only the path itself leads there.
+            path: if is_there { by_number } else { path.to_owned() },
+        })
+    }
+
+    /// Its identity.
+    pub fn id(&self) -> FileId {
+        self.id
+    }
+
+    /// A path that leads to it as long as this value lives.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The path of a file in it.
+    pub fn at(&self, name: impl AsRef<Path>) -> PathBuf {
+        self.path.join(name)
     }
 }
 

@@ -4,6 +4,7 @@
 //!
 //! - [`open`] refuses all but regular files. [`FileId`], [`try_lock`] and [`is_locked`] say whose file it is. A
 //!   [`LockHolder`] releases its lock for all copies of its descriptor.
+//! - [`PinnedDirectory`] stays the same directory, although its path may lead elsewhere meanwhile.
 //! - [`Mapping`] maps a file of another process. It is guarded: it survives the truncation of its file.
 //! - [`reserve`] gives a new file its memory, and [`Region`] maps it. A region has no guard, for its file is this
 //!   process' own. It can get other memory at the same addresses, so cells stay valid after a fork.
@@ -19,8 +20,8 @@ compile_error!("the reservation of memory and the guard of mappings need Linux")
 mod file;
 mod map;
 
-pub use file::{FileId, LockHolder, OpenError, is_locked, open, read_at, reserve, try_lock};
+pub use file::{FileId, LockHolder, OpenError, PinnedDirectory, is_locked, open, read_at, reserve, try_lock};
 pub use map::fork::at_fork;
 pub use map::mapping::{Loads, Mapping};
 pub use map::region::{Backing, Pinned, Region, Slot};
-pub use map::system::{memory_file, user_id};
+pub use map::system::{memory_file, open_files_limit, user_id};

@@ -19,6 +19,7 @@ use crate::component::worker::Pause;
 use crate::component::{Context, Entry, Shared};
 use crate::receivers::kept::{self, Kept};
 use crate::receivers::left::{self, Left};
+use crate::receivers::printable::{printable, printable_path};
 use crate::receivers::watch::{FileNames, Watch};
 
 /// The pause before another attempt at a file that could not be opened, after its report.
@@ -145,7 +146,7 @@ impl Drain {
         match Ring::open(&path, self.consume, self.poll_interval, &self.context) {
             Ok(ring) => {
                 let receiver = &*self.context.receiver;
-                tracing::debug!(receiver, agent = ring.agent(), path = %ring.path().display(), "draining");
+                tracing::debug!(receiver, agent = ring.agent(), path = %printable_path(ring.path()), "draining");
                 self.refusals.remove(&path);
                 self.rings.insert(path, ring);
             }
@@ -169,7 +170,7 @@ impl Drain {
             return;
         }
         refusal.reported = Some(reason);
-        tracing::warn!(receiver = &*self.context.receiver, %error, "not drained");
+        tracing::warn!(receiver = &*self.context.receiver, error = %printable(&error.to_string()), "not drained");
         metrics::counter!(
             "tidegate_nixl_rejected_files_total",
             "receiver" => self.context.receiver.clone(),

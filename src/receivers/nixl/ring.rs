@@ -17,6 +17,7 @@ use crate::batch::Batch;
 use crate::component::{Entry, unix_now};
 use crate::receivers::left::Left;
 use crate::receivers::pods;
+use crate::receivers::printable::printable_path;
 
 /// The retry delay for refused events. The ring itself is the queue meanwhile.
 const REFUSED_RETRY: Duration = Duration::from_millis(20);
@@ -89,7 +90,7 @@ impl Ring {
         let geometry = reader.geometry();
         tracing::info!(
             receiver = &*context.receiver,
-            ring = %path.display(),
+            ring = %printable_path(path),
             version = geometry.layout.label(),
             capacity = geometry.capacity,
             owner_uid = reader.owner_uid(),
@@ -157,7 +158,7 @@ impl Ring {
             Poll::Reset { reason, lost } => self.reset(reason, lost),
             Poll::Gone(reason) => {
                 let receiver = &*context.receiver;
-                tracing::info!(receiver, ring = %self.reader.path().display(), reason = reason.reason(), "ring closed");
+                tracing::info!(receiver, ring = %printable_path(self.reader.path()), reason = reason.reason(), "ring closed");
                 self.metrics.closed(reason);
                 self.source.lease.end();
                 return PollOutcome::Gone;
@@ -222,7 +223,7 @@ impl Ring {
     fn reset(&mut self, reason: Reset, lost: u64) {
         tracing::warn!(
             receiver = self.metrics.receiver(),
-            ring = %self.reader.path().display(),
+            ring = %printable_path(self.reader.path()),
             reason = reason.reason(),
             lost,
             "the ring has changed; reading continues from its new state"
@@ -241,7 +242,7 @@ impl Ring {
         self.next_lock = now + LOCK_RETRY;
         if let Ok(true) = self.reader.try_consume() {
             let receiver = self.metrics.receiver();
-            tracing::info!(receiver, ring = %self.reader.path().display(), "the other consumer is gone: consuming now");
+            tracing::info!(receiver, ring = %printable_path(self.reader.path()), "the other consumer is gone: consuming now");
             self.metrics.opened(&self.reader);
         }
     }

@@ -25,6 +25,7 @@ use crate::component::{
     Stability,
 };
 use crate::receivers::kept::{self, Kept};
+use crate::receivers::printable::{printable, printable_path};
 use crate::receivers::watch::{FileNames, Watch};
 use config::NixlMpConfig;
 use store::{ReadOutcome, Store};
@@ -144,7 +145,7 @@ impl Stores {
             .retain(|path, store| match store.poll(entry, now, liveness) {
                 ReadOutcome::Stays => true,
                 ReadOutcome::Ended(reason) => {
-                    tracing::info!(receiver, store = %path.display(), reason, "store closed");
+                    tracing::info!(receiver, store = %printable_path(path), reason, "store closed");
                     refused.insert(path.clone(), reason);
                     false
                 }
@@ -175,7 +176,7 @@ impl Stores {
             match Store::open(&path, now) {
                 Ok(store) => {
                     let receiver = &*self.receiver;
-                    tracing::info!(receiver, store = %path.display(), agent = store.agent(), "store opened");
+                    tracing::info!(receiver, store = %printable_path(&path), agent = store.agent(), "store opened");
                     self.refused.remove(&path);
                     self.stores.insert(path, store);
                 }
@@ -193,7 +194,7 @@ impl Stores {
         if self.refused.insert(path, reason) == Some(reason) {
             return;
         }
-        tracing::warn!(receiver = &*self.receiver, %error, "not read");
+        tracing::warn!(receiver = &*self.receiver, error = %printable(&error.to_string()), "not read");
         metrics::counter!(
             "tidegate_nixl_mp_rejected_files_total",
             "receiver" => self.receiver.clone(),

@@ -11,9 +11,10 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
-use tidegate_cells::{Directory, Error, FamilySpec, FamilyValues, Follower, Problem, Refused, Value as Cell};
+use tidegate_cells::{Directory, FamilySpec, FamilyValues, Follower, Problem, Refused, Value as Cell};
 use tidegate_engine::{Attributes, Lease, Point, Series, Value};
 
+use super::MOST_LINES;
 use super::config::ShmConfig;
 use super::repeats::{Repeats, SeriesPosition};
 use super::series;
@@ -22,6 +23,7 @@ use crate::batch::{Batch, Points};
 use crate::component::{Entry, unix_now, wall_now};
 use crate::receivers::kept::{self, Kept};
 use crate::receivers::pods;
+use crate::receivers::printable::{printable, printable_path};
 
 /// A refused push is tried again after this at the earliest; the cells keep the values meanwhile.
 const REFUSED_RETRY: Duration = Duration::from_millis(20);
@@ -31,6 +33,10 @@ pub(super) const PUSH_POINTS: usize = 4096;
 
 /// The shortest time after which a directory that nobody reads any more does not count as alive.
 pub(super) const LEASE: Duration = Duration::from_secs(15);
+
+/// The merges, one after the other, for which another process has the lock, until the log says so. Other readers have it for some
+/// milliseconds.
+pub(super) const BUSY_FOLDS: usize = 10;
 
 /// The polls that a lease lasts for at least.
 pub(super) const LEASE_POLLS: u32 = 3;
@@ -65,6 +71,11 @@ pub(super) struct Cells {
     of_problems: usize,
     /// The last error of the merge. A repeated one is logged once.
     last_error: Option<String>,
+    /// The merges, one after the other, for which another process had the lock.
+    busy_folds: usize,
+    /// The files that the log may name until the next scan, and those that it has not named since the last one.
+    lines_left: usize,
+    unnamed: usize,
 }
 
 /// A series, and the part of it that the pipelines have accepted.
@@ -86,6 +97,8 @@ pub(super) struct DirectoryStats {
     pub(super) problems: usize,
     pub(super) refused: Refused,
     pub(super) without_room: usize,
+    pub(super) without_files: usize,
+    pub(super) locked: usize,
 }
 
 impl DirectoryStats {
@@ -103,6 +116,8 @@ impl DirectoryStats {
         self.series += cells.known.iter().map(Vec::len).sum::<usize>();
         self.problems += cells.problems.len();
         self.without_room += cells.follower.without_room();
+        self.without_files += cells.follower.without_files();
+        self.locked += usize::from(cells.busy_folds >= BUSY_FOLDS);
     }
 }
 
@@ -114,37 +129,35 @@ pub(super) fn empty(path: &Path) -> usize {
 }
 
 impl Cells {
-    pub(super) fn open(
-        path: &Path,
-        config: &ShmConfig,
-        receiver: Arc<str>,
-        starts: &Starts,
-    ) -> Result<Self, Error> {
-        let follower = Follower::new(Directory::open(path, config.limits())?);
+    pub(super) fn new(directory: Directory, config: &ShmConfig, receiver: Arc<str>, starts: &Starts) -> Self {
+        let path = directory.path().to_owned();
         let term = LEASE.max(config.poll_interval.saturating_mul(LEASE_POLLS));
         let lease = new_lease(term);
         lease.suspend();
-        Ok(Self {
-            path: path.to_owned(),
-            finished: starts.finished(path, &receiver),
+        Self {
+            finished: starts.finished(&path, &receiver),
             receiver,
-            follower,
+            follower: Follower::new(directory),
             lease,
             term,
             is_alive: false,
-            is_of_pod: !pods::attributes_of(path).is_empty(),
+            is_of_pod: !pods::attributes_of(&path).is_empty(),
             repeats: Repeats::new(config.refresh),
             known: Vec::new(),
             conflicts: BTreeMap::new(),
             due: BTreeSet::new(),
             ended: Vec::new(),
-            start: starts.of(path),
+            start: starts.of(&path),
             retry: None,
             problems: BTreeMap::new(),
             of_series: 0,
             of_problems: 0,
             last_error: None,
-        })
+            busy_folds: 0,
+            lines_left: MOST_LINES,
+            unnamed: 0,
+            path,
+        }
     }
 
     /// The approximate memory, in bytes.
@@ -162,14 +175,14 @@ impl Cells {
     pub(super) fn conflicts(&self) -> impl Iterator<Item = String> {
         /// Metrics of a directory, and forms of a metric.
         const MOST: usize = 5;
-        let path = self.path.display();
         self.conflicts.iter().take(MOST).map(move |(name, forms)| {
             let forms: Vec<_> = forms.iter().take(MOST).map(String::as_str).collect();
-            format!(
+            let path = self.path.display();
+            printable(&format!(
                 "{path}: `{name}` is {}: the values are not added up, and one series may hide another. Let all processes \
                  of the directory use one instrument, mode and unit, or other names",
                 forms.join(", and ")
-            )
+            ))
         })
     }
 
@@ -244,6 +257,12 @@ impl Cells {
         }
     }
 
+    /// Whether its directory is gone, and all is said about it. A directory that comes there again is another one.
+    pub(super) fn is_over(&self) -> bool {
+        let is_said = self.due.is_empty() && self.ended.is_empty() && self.known.iter().all(Vec::is_empty);
+        self.lease.is_ended() && is_said && !self.path.try_exists().unwrap_or(true)
+    }
+
     /// Notes in the series that they are due, because their numbers change. Those that the round has not reached are due too.
     fn note_due(&mut self) {
         self.repeats.add_rest(&self.known, &mut self.due);
@@ -257,6 +276,7 @@ impl Cells {
     pub(super) fn fold(&mut self, grace: Duration, kept: &mut Kept) {
         let is_someone_dead = self.follower.processes().iter().any(|process| !process.alive);
         if !is_someone_dead && !self.follower.is_start_due() {
+            self.busy_folds = 0;
             return;
         }
         let receiver = &*self.receiver;
@@ -265,10 +285,18 @@ impl Cells {
         match self.follower.fold_within(grace, &mut room) {
             Ok(folded) => {
                 self.last_error = None;
+                self.busy_folds = if folded.busy { self.busy_folds + 1 } else { 0 };
+                if self.busy_folds == BUSY_FOLDS {
+                    tracing::warn!(
+                        receiver,
+                        directory = %printable_path(&self.path),
+                        "another process keeps the lock of the merge"
+                    );
+                }
                 for process in &folded.processes {
                     tracing::info!(
                         receiver,
-                        directory = %self.path.display(),
+                        directory = %printable_path(&self.path),
                         %process,
                         "merged the counts of a dead process"
                     );
@@ -277,11 +305,11 @@ impl Cells {
                     .increment(folded.processes.len() as u64);
             }
             Err(error) => {
-                let error = error.to_string();
+                let error = printable(&error.to_string());
                 if self.last_error.as_ref() != Some(&error) {
                     tracing::warn!(
                         receiver,
-                        directory = %self.path.display(),
+                        directory = %printable_path(&self.path),
                         %error,
                         "the files of dead processes could not be merged"
                     );
@@ -291,16 +319,35 @@ impl Cells {
         }
     }
 
-    /// Says of each file once why it is not read.
+    /// Lets the log name further files that are not read.
+    pub(super) fn renew_lines(&mut self) {
+        if self.unnamed > 0 {
+            tracing::warn!(
+                receiver = &*self.receiver,
+                directory = %printable_path(&self.path),
+                others = self.unnamed,
+                "further files are not read"
+            );
+        }
+        (self.lines_left, self.unnamed) = (MOST_LINES, 0);
+    }
+
+    /// Says of each file once why it is not read, up to a number of lines.
     fn report(&mut self, problems: Vec<Problem>) {
         let found: BTreeMap<_, _> = problems
             .into_iter()
             .map(|problem| (problem.path, problem.why))
             .collect();
         for (path, why) in &found {
-            if self.problems.get(path) != Some(why) {
-                tracing::warn!(receiver = &*self.receiver, file = %path.display(), why, "not read");
+            if self.problems.get(path) == Some(why) {
+                continue;
             }
+            if self.lines_left == 0 {
+                self.unnamed += 1;
+                continue;
+            }
+            self.lines_left -= 1;
+            tracing::warn!(receiver = &*self.receiver, file = %printable_path(path), why, "not read");
         }
         let bytes = found.iter().map(|(path, why)| kept::note(path) + why.len());
         self.of_problems = bytes.sum();

@@ -9,6 +9,7 @@
 
 pub mod config;
 mod directory;
+mod paths;
 mod repeats;
 mod series;
 mod starts;
@@ -19,6 +20,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
+use tidegate_cells::Directory;
 use tidegate_engine::Attributes;
 
 use crate::batch::Signal;
@@ -28,8 +30,10 @@ use crate::component::{
     Stability,
 };
 use crate::receivers::kept::{self, Kept};
+use crate::receivers::printable::{printable, printable_path};
 use config::ShmConfig;
 use directory::Cells;
+use paths::Listed;
 use starts::Starts;
 
 /// The errors of `shm`.
@@ -43,6 +47,21 @@ const ERRORS: &[ErrorDoc] = &[
         "The files of ended processes can't be merged.",
         "the files of dead processes could not be merged",
         "Let the gateway write to the directory, and check its free space.",
+    ),
+    ErrorDoc::logged(
+        "Many files of a directory of cells can't be read.",
+        "further files are not read",
+        "Look at the lines before it, which name the first files.",
+    ),
+    ErrorDoc::logged(
+        "The files of ended processes wait, because another process keeps the lock `.lock` of the directory.",
+        "another process keeps the lock of the merge",
+        "Find the process with `lslocks`, and end it. Let only the users of the service read the directory.",
+    ),
+    ErrorDoc::logged(
+        "Many directories of cells have come, or paths are not directories.",
+        "further paths have no line in the log",
+        "Narrow the globs in `directories`.",
     ),
     ErrorDoc::logged(
         "The pipelines refuse cells permanently.",
@@ -117,6 +136,12 @@ fn default_pattern() -> Result<String, tidegate_cells::Error> {
 /// The pairs of directories with one resource that the log names.
 const MOST_PAIRS: usize = 5;
 
+/// The refused paths that a receiver remembers.
+const MOST_REFUSED: usize = 1000;
+
+/// The lines of the log about new and refused paths in a scan, and about files that are not read, of each directory.
+const MOST_LINES: usize = 20;
+
 /// All directories of a receiver.
 struct Directories {
     config: Arc<ShmConfig>,
@@ -127,8 +152,10 @@ struct Directories {
     open: BTreeMap<PathBuf, Cells>,
     /// Those of all receivers of the gateway, also of the receivers before a reload.
     starts: Arc<Starts>,
-    /// Listed paths that are not a directory, with the reason.
+    /// Listed paths that are not read, with the reason: the first ones.
     refused: BTreeMap<PathBuf, String>,
+    /// The number of further ones.
+    refused_further: usize,
     /// Room for their contents.
     kept: Kept,
     listed: Option<Instant>,
@@ -145,6 +172,7 @@ impl Directories {
             open: BTreeMap::new(),
             starts: base.shared.parts.get(Starts::default),
             refused: BTreeMap::new(),
+            refused_further: 0,
             kept: Kept::new(&base.shared.memory),
             listed: None,
         }
@@ -176,6 +204,7 @@ impl Directories {
         let bytes = self.bytes();
         self.kept.count(bytes);
         if is_due {
+            self.open.values_mut().for_each(Cells::renew_lines);
             let is_first = self.listed.is_none();
             self.listed = Some(now);
             self.list(now);
@@ -193,6 +222,7 @@ impl Directories {
         self.kept.set_used(bytes);
         if is_due {
             self.open.values().for_each(Cells::note_whether_gone);
+            self.forget_gone();
             self.fold();
             self.report_conflicts();
             self.record_metrics();
@@ -212,33 +242,83 @@ impl Directories {
         self.open.values().map(Cells::bytes).chain(refused).sum()
     }
 
-    /// Takes up directories that are new. One that has gone is as empty as it was when its last file went.
+    /// Takes up directories that are new, and forgets refused paths that are gone.
     fn list(&mut self, now: Instant) {
-        let patterns = self.patterns.iter();
-        let found = patterns.flat_map(|pattern| glob::glob(pattern).into_iter().flatten().flatten());
-        for path in found.collect::<Vec<_>>() {
-            if self.open.contains_key(&path) {
+        let listed: Vec<_> = self
+            .patterns
+            .iter()
+            .flat_map(|pattern| paths::list(pattern))
+            .collect();
+        let before = std::mem::take(&mut self.refused);
+        self.refused_further = 0;
+        let mut lines = 0;
+        for Listed {
+            path,
+            is_found,
+            refusal,
+        } in listed
+        {
+            if self.open.contains_key(&path) || self.refused.contains_key(&path) {
                 continue;
             }
-            let opened = if self.kept.take(directory::empty(&path), now) {
-                Cells::open(&path, &self.config, self.receiver.clone(), &self.starts)
-                    .map_err(|error| error.to_string())
-            } else {
-                Err(kept::no_room(&path))
+            let opened = match refusal {
+                Some(why) => Err(format!("{}: {why}", path.display())),
+                None => self.open(&path, is_found, now),
             };
             match opened {
                 Ok(cells) => {
-                    tracing::info!(receiver = &*self.receiver, directory = %path.display(), "reading cells");
-                    self.refused.remove(&path);
+                    lines += 1;
+                    if lines <= MOST_LINES {
+                        let directory = printable_path(&path);
+                        tracing::info!(receiver = &*self.receiver, %directory, "reading cells");
+                    }
                     self.open.insert(path, cells);
                 }
+                Err(_) if self.refused.len() >= MOST_REFUSED => self.refused_further += 1,
                 Err(error) => {
-                    if self.refused.get(&path) != Some(&error) {
-                        tracing::warn!(receiver = &*self.receiver, %error, "not read");
-                        self.refused.insert(path, error);
+                    if before.get(&path) != Some(&error) {
+                        lines += 1;
+                        if lines <= MOST_LINES {
+                            let error = printable(&error);
+                            tracing::warn!(receiver = &*self.receiver, %error, "not read");
+                        }
                     }
+                    self.refused.insert(path, error);
                 }
             }
+        }
+        if lines > MOST_LINES {
+            let others = lines - MOST_LINES;
+            tracing::warn!(
+                receiver = &*self.receiver,
+                others,
+                "further paths have no line in the log"
+            );
+        }
+    }
+
+    fn open(&mut self, path: &Path, is_found: bool, now: Instant) -> Result<Cells, String> {
+        let limits = self.config.limits();
+        let opened = if is_found {
+            Directory::open_unlinked(path, limits)
+        } else {
+            Directory::open(path, limits)
+        };
+        // First: other paths take no room for directories.
+        let opened = opened.map_err(|error| error.to_string())?;
+        if !self.kept.take(directory::empty(path), now) {
+            return Err(kept::no_room(path));
+        }
+        let receiver = self.receiver.clone();
+        Ok(Cells::new(opened, &self.config, receiver, &self.starts))
+    }
+
+    /// Forgets directories that are gone.
+    fn forget_gone(&mut self) {
+        let before = self.open.len();
+        self.open.retain(|_, cells| !cells.is_over());
+        if self.open.len() < before {
+            self.starts.forget_gone();
         }
     }
 
@@ -277,8 +357,8 @@ impl Directories {
             format!(
                 "the directories {} and {} have the same resource, so they count as one source and their values replace \
                  each other. Give their programs different `service.name` or `service.instance.id`",
-                one.display(),
-                other.display()
+                printable_path(one),
+                printable_path(other)
             )
         });
         let of_families = self.open.values().flat_map(Cells::conflicts);
@@ -313,6 +393,9 @@ impl Directories {
             ("room", all.refused.room),
             ("invalid", all.refused.invalid),
             (kept::MEMORY, all.without_room as u64),
+            ("open_files", all.without_files as u64),
+            ("paths", self.refused_further as u64),
+            ("lock", all.locked as u64),
         ] {
             metrics::gauge!("tidegate_shm_refused", &[label(), ("reason", reason.to_owned())])
                 .set(count as f64);

@@ -122,14 +122,15 @@ pub(super) fn bytes(series: &Series, kind: &Kind) -> usize {
     SERIES + series.attributes.encoded().len() + 16 * words
 }
 
-/// The resource of a directory whose cells have these attributes.
+/// The resource of a directory whose cells have these attributes. The uid of a pod in its path wins: a program could tell
+/// another pod's.
 pub(super) fn resource(directory: &Path, attributes: &[(String, String)]) -> Arc<Resource> {
-    let own = attributes
+    let own: Attributes = attributes
         .iter()
         .map(|(key, value)| (key.as_str(), value.as_str()))
         .collect();
     Arc::new(Resource {
-        attributes: pods::attributes_of(directory).merge(&own),
+        attributes: own.merge(&pods::attributes_of(directory)),
         ..Resource::default()
     })
 }
@@ -166,4 +167,26 @@ pub(super) fn value(cell: &Cell, kind: &Kind) -> Value {
 /// Counts wrap as the cells do.
 fn total(counts: &[u64]) -> u64 {
     counts.iter().fold(0, |sum, count| sum.wrapping_add(*count))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cells_do_not_give_themselves_the_uid_of_another_pod() {
+        let [own, other] = ['a', 'b'].map(|digit| format!("0f4b8a52-3c1d-4e6f-9a7b-0123456789a{digit}"));
+        let told = [
+            ("k8s.pod.uid".to_owned(), other.clone()),
+            ("service.name".to_owned(), "llm".to_owned()),
+        ];
+        let uid = |directory: &str| {
+            let resource = resource(Path::new(directory), &told);
+            let attribute = |key| resource.attributes.get(key)?.as_str().map(str::to_owned);
+            assert_eq!(attribute("service.name").as_deref(), Some("llm"));
+            attribute("k8s.pod.uid")
+        };
+        assert_eq!(uid(&format!("/run/{own}/cells")), Some(own));
+        assert_eq!(uid("/run/cells"), Some(other));
+    }
 }

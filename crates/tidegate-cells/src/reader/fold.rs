@@ -7,16 +7,18 @@
 //! A process leaves the list only when its file is gone.
 
 use std::collections::HashMap;
-use std::fs::{File, OpenOptions};
+use std::fs::OpenOptions;
+use std::hash::{Hash, Hasher};
 use std::io;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tidegate_shm::{LockHolder, is_locked, try_lock};
+use tidegate_shm::{LockHolder, PinnedDirectory, is_locked, try_lock};
 
-use super::process::Source;
+use super::merge::Bounds;
+use super::process::{MAX_RETAINED_BYTES, Source};
 use super::{Directory, Files, Problem, RETAINED, Room, common};
 use crate::error::Error;
 use crate::file::{self, Content, UNFINISHED, now_ns};
@@ -24,7 +26,7 @@ use crate::layout::{
     HEADER_SIZE, Header, Identity, MAX_SEGMENT_SIZE, MAX_SEGMENTS, Role, SEGMENT_SIZE, SegmentKind, header,
 };
 use crate::record::{self, Record, SeriesRole};
-use crate::spec::{FamilySpec, GaugeMode, value_words};
+use crate::spec::{FamilySpec, GaugeMode, Kind, value_words};
 use crate::value::Value;
 
 const LOCK: &str = ".lock";
@@ -56,8 +58,30 @@ struct Retained {
     shown_ns: u64,
     folded: Vec<(Identity, u64)>,
     families: Vec<Arc<FamilySpec>>,
+    by_spec: HashMap<SameSpec, usize>,
     series: Vec<RetainedSeries>,
     by_series: HashMap<(usize, SeriesRole, Vec<Box<str>>), usize>,
+}
+
+/// A family without its help text.
+struct SameSpec(Arc<FamilySpec>);
+
+impl PartialEq for SameSpec {
+    fn eq(&self, other: &Self) -> bool {
+        self.0.same_as(&other.0)
+    }
+}
+
+impl Eq for SameSpec {}
+
+impl Hash for SameSpec {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        let spec = &*self.0;
+        (&spec.name, &spec.unit, &spec.labels, spec.kind.name()).hash(state);
+        if let Kind::Histogram { bounds } = &spec.kind {
+            Bounds(bounds.clone()).hash(state);
+        }
+    }
 }
 
 struct RetainedSeries {
@@ -85,23 +109,38 @@ impl Directory {
         step: Step<'_>,
         room: Room<'_>,
     ) -> Result<Folded, Error> {
+        let pinned = self.pin().map_err(|e| Error::io("open", &self.path, e))?;
+        let missing = || Error::io("open", &self.path, io::ErrorKind::NotFound);
+        let pinned = pinned.ok_or_else(missing)?;
+        let folded = self.fold_in(&pinned, grace, step, room);
+        folded.map_err(|error| self.for_people(&pinned, error))
+    }
+
+    /// Folds in one directory, wherever its path leads meanwhile.
+    fn fold_in(
+        &mut self,
+        pinned: &PinnedDirectory,
+        grace: Duration,
+        step: Step<'_>,
+        room: Room<'_>,
+    ) -> Result<Folded, Error> {
         let mut done = Folded::default();
-        let Some(_lock) = lock(&self.path)? else {
+        let Some(_lock) = lock(pinned.path())? else {
             done.busy = true;
             return Ok(done);
         };
-        let mut files = self.read(&mut done.problems, room);
+        let mut files = self.read_in(pinned, &mut done.problems, room);
         if let Some((path, why)) = files.unreadable_retained.take() {
             // Its counts would be lost.
             return Err(Error::io("fold into", &path, io::Error::other(why)));
         }
         if files.is_unlisted {
             // Files of folded processes would be taken for removed, and count again when they are seen.
-            let why = io::Error::other("it can't be listed");
+            let why = io::Error::other("it can't be listed, or has too many files");
             return Err(Error::io("fold", &self.path, why));
         }
         step()?;
-        tidy(&self.path);
+        tidy(pinned.path());
         let now = now_ns();
         let dead = self.dead(&files);
         let old = files
@@ -137,11 +176,11 @@ impl Directory {
                 next.folded.push((source.header.identity, now));
             }
             step()?;
-            next.write(&self.path.join(RETAINED))?;
-            self.remove(&next.folded, (now, grace), step, &mut done)?;
+            next.write(&pinned.at(RETAINED))?;
+            self.remove(pinned, &next.folded, (now, grace), step, &mut done)?;
             done.processes = dead;
         } else {
-            self.remove(old, (now, grace), step, &mut done)?;
+            self.remove(pinned, old, (now, grace), step, &mut done)?;
         }
         if has_room {
             Ok(done)
@@ -163,8 +202,29 @@ impl Directory {
         dead
     }
 
+    /// An error with the path of the directory.
+    fn for_people(&self, pinned: &PinnedDirectory, error: Error) -> Error {
+        match error {
+            Error::Io {
+                operation,
+                path,
+                source,
+            } => {
+                let shown = path.strip_prefix(pinned.path());
+                let shown = shown.map(|rest| self.path.join(rest));
+                Error::Io {
+                    operation,
+                    path: shown.unwrap_or(path),
+                    source,
+                }
+            }
+            other => other,
+        }
+    }
+
     fn remove(
         &self,
+        pinned: &PinnedDirectory,
         folded: &[(Identity, u64)],
         (now, grace): (u64, Duration),
         step: Step<'_>,
@@ -175,14 +235,20 @@ impl Directory {
                 continue;
             }
             step()?;
-            let path = self.path.join(format!("{identity}{}", file::SUFFIX));
-            match std::fs::remove_file(&path) {
+            let name = format!("{identity}{}", file::SUFFIX);
+            let at = pinned.at(&name);
+            let removed = if is_held(&at) {
+                Err(io::Error::other("a process has its lock"))
+            } else {
+                std::fs::remove_file(&at)
+            };
+            match removed {
                 Ok(()) => done.removed += 1,
                 Err(e) if e.kind() == io::ErrorKind::NotFound => {}
-                Err(e) => {
-                    let why = e.to_string();
-                    done.problems.push(Problem { path, why });
-                }
+                Err(e) => done.problems.push(Problem {
+                    path: self.path.join(name),
+                    why: e.to_string(),
+                }),
             }
         }
         Ok(())
@@ -208,12 +274,22 @@ fn tidy(directory: &Path) {
         let name = entry.file_name();
         let name = name.to_string_lossy();
         let unfinished = name.starts_with('.') && name.ends_with(&format!("{}{UNFINISHED}", file::SUFFIX));
-        if unfinished
-            && File::open(entry.path()).is_ok_and(|file| is_locked(&file).is_ok_and(|locked| !locked))
-        {
+        if unfinished && is_left(&entry.path()) {
             let _ = std::fs::remove_file(entry.path()); // tried again next time
         }
     }
+}
+
+/// Whether it is a file without a lock. A pipe does not block it, and it follows no link.
+fn is_left(path: &Path) -> bool {
+    let opened = tidegate_shm::open(OpenOptions::new().read(true), path);
+    opened.is_ok_and(|(file, _)| is_locked(&file).is_ok_and(|locked| !locked))
+}
+
+/// Whether it is the file of a living process.
+fn is_held(path: &Path) -> bool {
+    let opened = tidegate_shm::open(OpenOptions::new().read(true), path);
+    opened.is_ok_and(|(file, _)| is_locked(&file).is_ok_and(|locked| locked))
 }
 
 impl Retained {
@@ -241,11 +317,12 @@ impl Retained {
     }
 
     fn family(&mut self, spec: &Arc<FamilySpec>) -> usize {
-        let found = self.families.iter().position(|other| other.same_as(spec));
-        found.unwrap_or_else(|| {
+        let next = self.families.len();
+        let at = *self.by_spec.entry(SameSpec(spec.clone())).or_insert(next);
+        if at == next {
             self.families.push(spec.clone());
-            self.families.len() - 1
-        })
+        }
+        at
     }
 
     fn merge(&mut self, family: usize, role: SeriesRole, labels: Vec<Box<str>>, value: Value, uses: u64) {
@@ -333,8 +410,13 @@ impl Retained {
             .enumerate()
             .for_each(|(at, entry)| put(header::TABLE + at * 8, *entry));
         let first_record = HEADER_SIZE as u64 + value_segments.iter().sum::<u64>();
+        let size = first_record + record_segments.iter().sum::<u64>();
+        if size > MAX_RETAINED_BYTES {
+            // No reader would read it. The files of the dead stay.
+            return Err(Error::io("write", path, io::ErrorKind::FileTooLarge));
+        }
         let content = Content {
-            size: first_record + record_segments.iter().sum::<u64>(),
+            size,
             parts: &[(0, &page), (HEADER_SIZE as u64, &values), (first_record, records)],
             mode: 0o644,
         };

@@ -169,6 +169,11 @@ impl Follower {
         self.directory.without_room
     }
 
+    /// The number of files that were not read at the last look because this process has too many files open.
+    pub fn without_files(&self) -> usize {
+        self.directory.without_files
+    }
+
     fn rebuild(&mut self, files: &Files, problems: Vec<Problem>) -> Changes {
         let mut merger = self.directory.merge(files);
         let parts = std::mem::take(&mut merger.parts);
@@ -242,7 +247,7 @@ fn part(source: &Source, slot: u64, kind: &Kind) -> Option<(Value, u64)> {
     let (value, uses) = source.value(series, own)?;
     match (own, kind) {
         (Kind::Histogram { bounds }, Kind::Histogram { bounds: common }) if bounds != common => {
-            Some((narrowed(value, own, common), uses))
+            Some((narrowed(value, bounds, common), uses))
         }
         _ => Some((value, uses)),
     }

@@ -2,8 +2,10 @@
 
 //! Merges the values of many processes.
 
+use std::cmp::Ordering;
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
+use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
 use super::process::{Source, SourceSeries};
@@ -48,14 +50,38 @@ struct Merged {
     spec: Arc<FamilySpec>,
     series: Vec<MergedSeries>,
     by_labels: HashMap<Labels, usize, foldhash::fast::RandomState>,
+    /// Different bounds, if it is a histogram.
+    bounds: Vec<Arc<[f64]>>,
+    by_bounds: HashMap<Bounds, usize, foldhash::fast::RandomState>,
+}
+
+/// Bounds of a histogram, as a key. They are finite.
+#[derive(Debug)]
+pub(super) struct Bounds(pub(super) Arc<[f64]>);
+
+impl PartialEq for Bounds {
+    fn eq(&self, other: &Self) -> bool {
+        self.0 == other.0
+    }
+}
+
+impl Eq for Bounds {}
+
+impl Hash for Bounds {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        // Both zeros are equal.
+        self.0
+            .iter()
+            .for_each(|bound| (bound + 0.0).to_bits().hash(state));
+    }
 }
 
 #[derive(Debug)]
 struct MergedSeries {
     labels: Labels,
     overflowed: u64,
-    /// One each for different bounds, with the first of them.
-    values: Vec<(Kind, Value)>,
+    /// One each for different bounds, in the order of their numbers.
+    values: Vec<(usize, Value)>,
 }
 
 impl Merger {
@@ -76,6 +102,11 @@ impl Merger {
     /// Takes in a file.
     pub(crate) fn add(&mut self, source: &Source) {
         let families: Vec<_> = source.families.iter().map(|spec| self.family(spec)).collect();
+        let bounds = source.families.iter().zip(&families).map(|(spec, at)| {
+            let merged = self.families.get_mut(*at);
+            merged.map_or(0, |merged| merged.bounds(&spec.kind))
+        });
+        let bounds: Vec<_> = bounds.collect();
         for (slot, series) in &source.series {
             let spec = source.families.get(series.family as usize);
             let family = families.get(series.family as usize).copied();
@@ -86,11 +117,12 @@ impl Merger {
             let forgotten = !source.alive && spec.kind.gauge_mode().is_some_and(GaugeMode::is_live);
             if let Some((value, uses)) = source.value(series, &spec.kind).filter(|_| !forgotten) {
                 let labels = labels(source, series, spec, &self.youngest);
+                let bounds = bounds.get(series.family as usize).copied().unwrap_or_default();
                 self.parts.push(Part {
                     identity: source.header.identity,
                     slot: *slot,
                     family,
-                    series: merged.add(labels, &spec.kind, value, uses),
+                    series: merged.add(labels, (&spec.kind, bounds), value, uses),
                 });
             }
         }
@@ -107,6 +139,8 @@ impl Merger {
                     spec: spec.clone(),
                     series: Vec::new(),
                     by_labels: HashMap::default(),
+                    bounds: Vec::new(),
+                    by_bounds: HashMap::default(),
                 });
                 *place.insert(next)
             }
@@ -150,8 +184,21 @@ fn labels(
 }
 
 impl Merged {
-    /// Returns which series it is of.
-    fn add(&mut self, labels: Labels, kind: &Kind, value: Value, uses: u64) -> usize {
+    /// The number of the bounds of a histogram; 0 for all else.
+    fn bounds(&mut self, kind: &Kind) -> usize {
+        let Kind::Histogram { bounds } = kind else {
+            return 0;
+        };
+        let next = self.bounds.len();
+        let at = *self.by_bounds.entry(Bounds(bounds.clone())).or_insert(next);
+        if at == next {
+            self.bounds.push(bounds.clone());
+        }
+        at
+    }
+
+    /// Takes in a value of this kind, with the number of its bounds. Returns which series it is of.
+    fn add(&mut self, labels: Labels, (kind, bounds): (&Kind, usize), value: Value, uses: u64) -> usize {
         let next = self.series.len();
         let at = *self.by_labels.entry(labels.clone()).or_insert(next);
         if at == next {
@@ -165,37 +212,41 @@ impl Merged {
             return at; // never: it is there or was just pushed
         };
         series.overflowed = series.overflowed.wrapping_add(uses);
-        let addable = |other: &Kind| match (other, kind) {
-            (Kind::Histogram { bounds: a }, Kind::Histogram { bounds: b }) => a == b,
-            _ => true,
-        };
-        match series.values.iter_mut().find(|(other, _)| addable(other)) {
-            Some((_, existing)) => existing.merge(&value, kind),
-            None => series.values.push((kind.clone(), value)),
+        match series.values.binary_search_by_key(&bounds, |(number, _)| *number) {
+            Ok(found) => {
+                let existing = series.values.get_mut(found);
+                existing
+                    .into_iter()
+                    .for_each(|(_, existing)| existing.merge(&value, kind));
+            }
+            Err(next) => series.values.insert(next, (bounds, value)),
         }
         at
     }
 
     fn finish(self) -> FamilyValues {
-        let kinds = self
-            .series
-            .iter()
-            .flat_map(|series| &series.values)
-            .map(|(kind, _)| kind);
-        let common = common_bounds(kinds);
+        let common = self.common_bounds();
+        let is_of_spec = match (&common, &self.spec.kind) {
+            (Some(common), Kind::Histogram { bounds }) => common == bounds,
+            _ => true,
+        };
         let spec = match &common {
-            Some(bounds) => Arc::new(FamilySpec {
+            Some(bounds) if !is_of_spec => Arc::new(FamilySpec {
                 kind: Kind::Histogram {
                     bounds: bounds.clone(),
                 },
                 ..FamilySpec::clone(&self.spec)
             }),
-            None => self.spec,
+            _ => self.spec,
         };
+        let bounds = self.bounds;
         let series = self.series.into_iter().filter_map(|series| {
-            let mut values = series.values.into_iter().map(|(kind, value)| match &common {
-                Some(bounds) => narrowed(value, &kind, bounds),
-                None => value,
+            let mut values = series.values.into_iter().map(|(number, value)| {
+                let of_value = bounds.get(number).zip(common.as_ref());
+                match of_value {
+                    Some((bounds, common)) => narrowed(value, bounds, common),
+                    None => value,
+                }
             });
             let mut value = values.next()?;
             values.for_each(|other| value.merge(&other, &spec.kind));
@@ -208,32 +259,39 @@ impl Merged {
         let series = series.collect();
         FamilyValues { spec, series }
     }
-}
 
-/// The bounds that all have, if they are histograms and differ.
-fn common_bounds<'k>(mut kinds: impl Iterator<Item = &'k Kind>) -> Option<Arc<[f64]>> {
-    let Some(Kind::Histogram { bounds: first }) = kinds.next() else {
-        return None;
-    };
-    let mut common: Option<Vec<f64>> = None;
-    for kind in kinds {
-        if let Kind::Histogram { bounds } = kind
-            && bounds != first
-        {
-            let common = common.get_or_insert_with(|| first.to_vec());
-            common.retain(|bound| bounds.contains(bound));
+    /// The bounds that all values have. `None`: they are no histograms.
+    fn common_bounds(&self) -> Option<Arc<[f64]>> {
+        let mut is_used = vec![false; self.bounds.len()];
+        for (number, _) in self.series.iter().flat_map(|series| &series.values) {
+            is_used
+                .get_mut(*number)
+                .into_iter()
+                .for_each(|is_used| *is_used = true);
         }
+        let all = self.bounds.iter().zip(is_used);
+        let mut all = all.filter(|(_, is_used)| *is_used).map(|(bounds, _)| bounds);
+        let first = all.next()?;
+        let mut common: Option<Vec<f64>> = None;
+        for bounds in all {
+            // They ascend.
+            let is_there = |bound: &f64| {
+                let order = |other: &f64| other.partial_cmp(bound).unwrap_or(Ordering::Less);
+                bounds.binary_search_by(order).is_ok()
+            };
+            common.get_or_insert_with(|| first.to_vec()).retain(is_there);
+        }
+        Some(common.map_or_else(|| first.clone(), Into::into))
     }
-    common.map(Into::into)
 }
 
-/// A histogram of these bounds as one of fewer.
-pub(crate) fn narrowed(value: Value, kind: &Kind, to: &[f64]) -> Value {
-    match (value, kind) {
-        (Value::Histogram { buckets, sum }, Kind::Histogram { bounds }) => Value::Histogram {
+/// A histogram of these bounds as one of the same or fewer.
+pub(crate) fn narrowed(value: Value, bounds: &[f64], to: &[f64]) -> Value {
+    match value {
+        Value::Histogram { buckets, sum } if bounds != to => Value::Histogram {
             buckets: rebucket(&buckets, bounds, to),
             sum,
         },
-        (value, _) => value,
+        value => value,
     }
 }

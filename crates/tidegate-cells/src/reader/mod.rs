@@ -6,8 +6,10 @@ mod fold;
 mod follow;
 mod header;
 mod merge;
+mod open_files;
 mod process;
 mod record;
+mod rejected;
 mod shared;
 mod value;
 mod weight;
@@ -17,6 +19,9 @@ use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Instant;
+
+use tidegate_shm::{FileId, PinnedDirectory};
 
 use crate::error::Error;
 use crate::file::SUFFIX;
@@ -27,13 +32,20 @@ use crate::value::Snapshot;
 pub use fold::Folded;
 pub use follow::{Changes, Follower};
 use merge::Merger;
+use open_files::OpenFiles;
 use process::{ReadError, Source};
+use rejected::Rejected;
 pub use shared::SharedDirectory;
 
 /// The name of the file with the counts of dead processes.
 pub(crate) const RETAINED: &str = "retained.cells";
 /// The most repetitions of a read because another process folded meanwhile.
 const ATTEMPTS: usize = 5;
+
+/// The names that a reader looks at in a directory: some, and several for each file that it may read. Whoever may write there could
+/// keep it busy otherwise.
+const NAMES: usize = 1024;
+const NAMES_OF_A_FILE: usize = 4;
 
 /// The start of 2020, in nanoseconds since 1970. No file is older: an earlier time is that of a clock that was not set, or a
 /// hostile one.
@@ -53,11 +65,11 @@ pub type Room<'a> = &'a mut dyn FnMut(usize) -> bool;
 pub struct Limits {
     /// Files. Default 4,096.
     pub max_files: usize,
-    /// Bytes of a file. Default 256 MiB.
+    /// Bytes of the file of a process. Default 256 MiB.
     pub max_file_bytes: u64,
-    /// Families of a file. Default 10,000.
+    /// Families of the file of a process. Default 10,000.
     pub max_families: usize,
-    /// Series of a file. Default 200,000.
+    /// Series of the file of a process. Default 200,000.
     pub max_series: usize,
     /// Bytes kept of the file of a process, by the reader and by callers that show its series: an estimate. Default: no
     /// limit.
@@ -81,6 +93,9 @@ impl Default for Limits {
 #[derive(Debug)]
 pub struct Directory {
     path: PathBuf,
+    follows_link: bool,
+    /// The directory that was read last.
+    id: Option<FileId>,
     limits: Limits,
     sources: BTreeMap<Identity, Source>,
     /// The retained file as it was read last. It never changes, another one takes its place.
@@ -91,6 +106,13 @@ pub struct Directory {
     shown_ns: Option<u64>,
     /// The number of files that have no room, or not for all of their records.
     without_room: usize,
+    /// The open files of all readers.
+    open_files: Arc<OpenFiles>,
+    /// The number of files that wait because too many are open.
+    without_files: usize,
+    /// Files whose reads took long and failed.
+    rejected: HashMap<PathBuf, Rejected>,
+    rejected_retained: Option<Rejected>,
 }
 
 /// The result of a scan.
@@ -137,7 +159,7 @@ pub struct Problem {
 struct Files {
     retained: Option<Arc<Source>>,
     unreadable_retained: Option<(PathBuf, String)>,
-    /// The directory could not be listed: its files are unknown.
+    /// The directory could not be listed, or has too many names: some files are unknown.
     is_unlisted: bool,
     /// Existing files whose processes the retained file contains.
     folded_files: HashSet<Identity>,
@@ -150,28 +172,48 @@ impl Directory {
     /// [`Error::Io`] if the path exists but is not a directory.
     pub fn open(path: impl AsRef<Path>, limits: Limits) -> Result<Self, Error> {
         let path = path.as_ref();
-        match std::fs::metadata(path) {
-            Ok(metadata) if !metadata.is_dir() => Err(Error::io("read", path, io::ErrorKind::NotADirectory)),
-            Err(e) if e.kind() != io::ErrorKind::NotFound => Err(Error::io("read", path, e)),
-            _ => Ok(Directory::new(path.to_owned(), limits)),
+        Directory::new(path.to_owned(), limits, true).checked(std::fs::metadata(path))
+    }
+
+    /// The same for a path that must not be a symbolic link, now and later: whoever may make links could show the files of
+    /// another directory a second time.
+    ///
+    /// # Errors
+    /// [`Error::Io`] if the path exists but is not a directory.
+    pub fn open_unlinked(path: impl AsRef<Path>, limits: Limits) -> Result<Self, Error> {
+        let path = path.as_ref();
+        Directory::new(path.to_owned(), limits, false).checked(std::fs::symlink_metadata(path))
+    }
+
+    fn checked(self, found: io::Result<std::fs::Metadata>) -> Result<Self, Error> {
+        match found {
+            Ok(found) if !found.is_dir() => Err(Error::io("read", &self.path, io::ErrorKind::NotADirectory)),
+            Err(e) if e.kind() != io::ErrorKind::NotFound => Err(Error::io("read", &self.path, e)),
+            _ => Ok(self),
         }
     }
 
-    fn new(path: PathBuf, limits: Limits) -> Self {
+    fn new(path: PathBuf, limits: Limits, follows_link: bool) -> Self {
         Directory {
             path,
+            follows_link,
+            id: None,
             limits,
             sources: BTreeMap::new(),
             last_retained: None,
             next_retained: None,
             shown_ns: None,
             without_room: 0,
+            open_files: OpenFiles::shared(),
+            without_files: 0,
+            rejected: HashMap::new(),
+            rejected_retained: None,
         }
     }
 
     /// The same directory, of which nothing has been read.
     fn unread(&self) -> Self {
-        Directory::new(self.path.clone(), self.limits)
+        Directory::new(self.path.clone(), self.limits, self.follows_link)
     }
 
     /// Reads the changes, and merges all values.
@@ -276,14 +318,69 @@ impl Directory {
         &self.path
     }
 
+    /// The directory that the path leads to now; `None`: there is none.
+    fn pin(&self) -> io::Result<Option<PinnedDirectory>> {
+        match PinnedDirectory::open(&self.path, self.follows_link) {
+            Ok(pinned) => Ok(Some(pinned)),
+            Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(e) => Err(e),
+        }
+    }
+
+    fn read(&mut self, problems: &mut Vec<Problem>, room: Room<'_>) -> Files {
+        match self.pin() {
+            Ok(Some(pinned)) => self.read_in(&pinned, problems, room),
+            Ok(None) => {
+                self.forget();
+                Files::default()
+            }
+            Err(e) => {
+                problems.push(Problem {
+                    path: self.path.clone(),
+                    why: e.to_string(),
+                });
+                (self.without_room, self.without_files) = (0, 0);
+                self.unlisted(self.last_retained.clone())
+            }
+        }
+    }
+
+    /// Forgets all files.
+    fn forget(&mut self) {
+        self.sources.clear();
+        self.rejected.clear();
+        self.rejected_retained = None;
+        (self.last_retained, self.next_retained, self.id) = (None, None, None);
+        (self.without_room, self.without_files) = (0, 0);
+    }
+
+    /// What is known of a directory that can't be listed.
+    fn unlisted(&self, retained: Option<Arc<Source>>) -> Files {
+        let folded = retained.iter().flat_map(|retained| &retained.folded);
+        let folded = folded.map(|(identity, _)| *identity);
+        Files {
+            is_unlisted: true,
+            folded_files: folded
+                .filter(|identity| self.sources.contains_key(identity))
+                .collect(),
+            retained,
+            ..Files::default()
+        }
+    }
+
     /// Reads files until the retained file is the same before and after. Then no counts have moved from an unread file
     /// to one that was already read.
-    fn read(&mut self, problems: &mut Vec<Problem>, room: Room<'_>) -> Files {
+    fn read_in(&mut self, pinned: &PinnedDirectory, problems: &mut Vec<Problem>, room: Room<'_>) -> Files {
+        if self.id != Some(pinned.id()) {
+            // Files of one directory say nothing about those of another, although their names are the same.
+            self.forget();
+            self.id = Some(pinned.id());
+        }
         let mut files = Files::default();
         for _ in 0..ATTEMPTS {
             problems.clear();
-            files = self.read_once(problems, room);
-            let inode = std::fs::symlink_metadata(self.path.join(RETAINED))
+            files = self.read_once(pinned, problems, room);
+            let inode = std::fs::symlink_metadata(pinned.at(RETAINED))
                 .ok()
                 .map(|found| found.ino());
             if inode == files.retained.as_ref().map(|retained| retained.inode)
@@ -295,12 +392,12 @@ impl Directory {
         files
     }
 
-    fn read_once(&mut self, problems: &mut Vec<Problem>, room: Room<'_>) -> Files {
+    fn read_once(&mut self, pinned: &PinnedDirectory, problems: &mut Vec<Problem>, room: Room<'_>) -> Files {
         let mut files = Files::default();
-        self.without_room = 0;
+        (self.without_room, self.without_files) = (0, 0);
         let path = self.path.join(RETAINED);
-        let retained = self.retained(&path, room);
-        let is_held_back = matches!(retained, Err(ReadError::NoRoom(_)));
+        let retained = self.retained(pinned, &path, room);
+        let is_held_back = matches!(retained, Err(ReadError::NoRoom(_) | ReadError::NoFile));
         match retained {
             Ok(retained) => files.retained = Some(retained),
             Err(ReadError::Io(e)) if e.kind() == io::ErrorKind::NotFound => {
@@ -309,7 +406,7 @@ impl Directory {
             Err(error) => {
                 if is_held_back {
                     files.retained.clone_from(&self.last_retained);
-                    self.without_room += 1;
+                    self.note_held_back(&error);
                 }
                 let why = error.to_string();
                 problems.push(Problem {
@@ -328,31 +425,57 @@ impl Directory {
         let folded: HashMap<_, _> = folded
             .map(|(identity, _)| (format!("{identity}{SUFFIX}"), *identity))
             .collect();
-        let paths = self.list(problems);
-        let mut known = std::mem::take(&mut self.sources);
-        let Some(mut paths) = paths else {
-            files.is_unlisted = true;
-            let is_known = |identity: &&Identity| known.contains_key(identity);
-            files.folded_files = folded.values().filter(is_known).copied().collect();
-            self.sources = known;
-            return files;
+        let Some((mut paths, is_cut)) = self.list(pinned, problems) else {
+            return Files {
+                unreadable_retained: files.unreadable_retained,
+                ..self.unlisted(files.retained)
+            };
         };
+        let mut known = std::mem::take(&mut self.sources);
         // By its name: a file that can't be read now is still there, and may be readable later.
         let names = paths.iter().filter_map(|path| path.file_name()?.to_str());
         files.folded_files = names.filter_map(|name| folded.get(name)).copied().collect();
-        for path in paths.drain(self.limits.max_files.min(paths.len())..) {
-            problems.push(Problem {
-                path,
-                why: Reject::Limit("files").to_string(),
-            });
-        }
         let by_path: HashMap<PathBuf, Identity> = known
             .iter()
             .map(|(identity, source)| (source.path.clone(), *identity))
             .collect();
+        if is_cut {
+            // Known files and those of folded processes may be among the names that were not read.
+            files.is_unlisted = true;
+            files.folded_files = folded.values().copied().collect();
+            let listed: HashSet<_> = paths.iter().cloned().collect();
+            let is_there = |path: &&PathBuf| {
+                let at = pinned.at(path.file_name().unwrap_or_default());
+                !listed.contains(*path) && at.symlink_metadata().is_ok()
+            };
+            paths.extend(by_path.keys().filter(is_there).cloned());
+        }
+        // New files must not take the turn of known ones.
+        paths.sort_by_cached_key(|path| (!by_path.contains_key(path), path.clone()));
+        if is_cut || paths.len() > self.limits.max_files {
+            paths.truncate(self.limits.max_files);
+            problems.push(Problem {
+                path: self.path.clone(),
+                why: Reject::Limit("files").to_string(),
+            });
+        }
+        let mut rejected = std::mem::take(&mut self.rejected);
         for path in paths {
             let before = by_path.get(&path).and_then(|identity| known.remove(identity));
-            let read = self.process_file(&path, before, room);
+            let at = pinned.at(path.file_name().unwrap_or_default());
+            let now = Instant::now();
+            if let Some(known) = rejected.remove(&path).filter(|known| known.holds(&at, now)) {
+                let why = known.why.clone();
+                self.rejected.insert(path.clone(), known);
+                problems.push(Problem { path, why });
+                continue;
+            }
+            let read = self.process_file(&path, &at, before, room);
+            if let Err(ReadError::Rejected(why)) = &read {
+                let noted = Rejected::new(&at, why.to_string(), Instant::now(), now.elapsed());
+                self.rejected
+                    .extend(noted.map(|rejected| (path.clone(), rejected)));
+            }
             let why = self.keep(read);
             problems.extend(why.map(|why| Problem { path, why }));
         }
@@ -383,17 +506,23 @@ impl Directory {
             }
             Err(ReadError::Io(e)) if e.kind() == io::ErrorKind::NotFound => None,
             Err(error) => {
-                self.without_room += usize::from(matches!(error, ReadError::NoRoom(_)));
+                self.note_held_back(&error);
                 Some(error.to_string())
             }
         }
     }
 
-    /// The files of processes, in order; `None`: the directory can't be listed.
-    fn list(&self, problems: &mut Vec<Problem>) -> Option<Vec<PathBuf>> {
-        let entries = match std::fs::read_dir(&self.path) {
+    /// Counts a file that waits.
+    fn note_held_back(&mut self, error: &ReadError) {
+        self.without_room += usize::from(matches!(error, ReadError::NoRoom(_)));
+        self.without_files += usize::from(matches!(error, ReadError::NoFile));
+    }
+
+    /// The files of processes, and whether there are more names than a reader looks at; `None`: the directory can't be listed.
+    fn list(&self, pinned: &PinnedDirectory, problems: &mut Vec<Problem>) -> Option<(Vec<PathBuf>, bool)> {
+        let entries = match std::fs::read_dir(pinned.path()) {
             Ok(entries) => entries,
-            Err(e) if e.kind() == io::ErrorKind::NotFound => return Some(Vec::new()),
+            Err(e) if e.kind() == io::ErrorKind::NotFound => return Some((Vec::new(), false)),
             Err(e) => {
                 problems.push(Problem {
                     path: self.path.clone(),
@@ -402,21 +531,29 @@ impl Directory {
                 return None;
             }
         };
+        let most = NAMES.saturating_add(self.limits.max_files.saturating_mul(NAMES_OF_A_FILE));
+        let mut count = 0;
+        let entries = entries.take(most).inspect(|_| count += 1);
         let named = entries.flatten().filter(|entry| {
             let name = entry.file_name();
             let name = name.to_string_lossy();
             name.ends_with(SUFFIX) && !name.starts_with('.') && name != RETAINED
         });
-        let mut paths: Vec<_> = named.map(|entry| entry.path()).collect();
-        paths.sort_unstable();
-        Some(paths)
+        let paths = named.map(|entry| self.path.join(entry.file_name())).collect();
+        Some((paths, count == most))
     }
 
-    fn process_file(&self, path: &Path, known: Option<Source>, room: Room<'_>) -> Result<Source, ReadError> {
+    fn process_file(
+        &self,
+        path: &Path,
+        at: &Path,
+        known: Option<Source>,
+        room: Room<'_>,
+    ) -> Result<Source, ReadError> {
         let is_new = known.is_none();
         let mut source = match known {
             Some(source) => source,
-            None => Source::open(path)?,
+            None => Source::open(path, at, &self.open_files)?,
         };
         let identity = source.header.identity;
         let name = format!("{identity}{SUFFIX}");
@@ -434,16 +571,38 @@ impl Directory {
         }
     }
 
+    /// The retained file, unless an earlier read of it took long and failed.
+    fn retained(
+        &mut self,
+        pinned: &PinnedDirectory,
+        path: &Path,
+        room: Room<'_>,
+    ) -> Result<Arc<Source>, ReadError> {
+        let (at, now) = (pinned.at(RETAINED), Instant::now());
+        let known = self.rejected_retained.as_ref();
+        if let Some(known) = known.filter(|known| known.holds(&at, now)) {
+            return Err(ReadError::RejectedBefore(known.why.clone()));
+        }
+        let read = self.read_retained(&at, path, room);
+        self.rejected_retained = match &read {
+            Err(ReadError::Rejected(why)) => {
+                Rejected::new(&at, why.to_string(), Instant::now(), now.elapsed())
+            }
+            _ => None,
+        };
+        read
+    }
+
     /// The retained file. It is read as a whole or not at all: the files of the processes that it lists are skipped.
-    fn retained(&mut self, path: &Path, room: Room<'_>) -> Result<Arc<Source>, ReadError> {
-        let inode = std::fs::symlink_metadata(path)?.ino();
+    fn read_retained(&mut self, at: &Path, path: &Path, room: Room<'_>) -> Result<Arc<Source>, ReadError> {
+        let inode = std::fs::symlink_metadata(at)?.ino();
         // While it is open, no other file gets its number.
         if let Some(last) = self.last_retained.as_ref().filter(|last| last.inode == inode) {
             return Ok(last.clone());
         }
         let mut source = match self.next_retained.take().filter(|next| next.inode == inode) {
             Some(begun) => begun,
-            None => Source::open(path)?,
+            None => Source::open(path, at, &self.open_files)?,
         };
         if source.header.role != Role::Retained {
             return Err(Reject::OtherName.into());
@@ -470,3 +629,6 @@ pub(super) fn common<'a>(
     resources.for_each(|other| common.retain(|attribute| other.contains(attribute)));
     common
 }
+
+#[cfg(test)]
+mod tests;

@@ -15,6 +15,7 @@ use std::sync::Arc;
 use tidegate_shm::{FileId, OpenError, is_locked};
 
 use super::header::Changing;
+use super::open_files::{OpenFile, OpenFiles};
 use super::{Limits, Room, weight};
 use crate::layout::{HEADER_SIZE, Header, Identity, Reject, Role, SegmentKind};
 use crate::record::SeriesRole;
@@ -24,6 +25,10 @@ use crate::value::Labels;
 
 /// The most reads of a header that changes during the read.
 const ATTEMPTS: usize = 3;
+
+/// The most bytes of a retained file, for readers and writers. The limits of one process do not hold for the file of all that
+/// were before: a reader would lose their counts.
+pub(super) const MAX_RETAINED_BYTES: u64 = 4 << 30;
 
 /// The reason why a file was not read.
 #[derive(Debug, thiserror::Error)]
@@ -35,13 +40,20 @@ pub(crate) enum ReadError {
     /// There is none for the file of this process.
     #[error("memory is short; the gateway reads the file later")]
     NoRoom(Identity),
+    /// An earlier read took long and failed, for this reason.
+    #[error("{0}")]
+    RejectedBefore(String),
+    /// As many files are open as may be.
+    #[error("too many files are open; the reader reads the file later")]
+    NoFile,
 }
 
 /// A file and the part that was read so far.
 #[derive(Debug)]
 pub(crate) struct Source {
     pub(crate) path: PathBuf,
-    file: File,
+    /// Closed when nothing of it changes any more, but for a retained file: while that is open, no other file gets its number.
+    file: Option<OpenFile>,
     pub(crate) inode: u64,
     pub(crate) header: Header,
     changing: Changing,
@@ -86,13 +98,14 @@ pub(crate) struct SourceSeries {
 }
 
 impl Source {
-    /// Opens a file and checks its type and header. It reads no records yet.
-    pub(crate) fn open(path: &Path) -> Result<Self, ReadError> {
-        let (file, metadata) = tidegate_shm::open(OpenOptions::new().read(true), path)?;
+    /// Opens a file and checks its type and header. It reads no records yet. `path` is for people, and `at` leads to the file now.
+    pub(crate) fn open(path: &Path, at: &Path, files: &Arc<OpenFiles>) -> Result<Self, ReadError> {
+        let permit = files.permit().ok_or(ReadError::NoFile)?;
+        let (file, metadata) = tidegate_shm::open(OpenOptions::new().read(true), at)?;
         let header = Header::parse(&page(&file)?)?;
         Ok(Source {
             path: path.to_owned(),
-            file,
+            file: Some(OpenFile::new(file, permit)),
             inode: FileId::of(&metadata).inode,
             header,
             changing: Changing::default(),
@@ -135,12 +148,20 @@ impl Source {
             return Ok(());
         }
         // Before the values: those of a process that is dead now are its last.
-        self.alive = self.header.role == Role::Process && is_locked(&self.file)?;
+        self.alive = self.header.role == Role::Process && is_locked(self.file()?)?;
         self.changing = self.read_header(limits)?;
         self.read_records(limits, room)?;
         self.read_values()?;
         self.finished = !self.alive && !self.is_short;
+        if self.finished && self.header.role == Role::Process {
+            self.file = None;
+        }
         Ok(())
+    }
+
+    /// Its file, while it is open.
+    fn file(&self) -> io::Result<&File> {
+        self.file.as_deref().ok_or_else(closed)
     }
 
     /// Whether some of its records had no room.
@@ -167,12 +188,17 @@ impl Source {
     fn read_header(&self, limits: &Limits) -> Result<Changing, ReadError> {
         let mut result = Err(Reject::BadSegments);
         for _ in 0..ATTEMPTS {
-            let page = page(&self.file)?;
+            let file = self.file()?;
+            let page = page(file)?;
             if Header::parse(&page)? != self.header {
                 return Err(Reject::BadHeader.into());
             }
-            let size = self.file.metadata()?.size();
-            if size > limits.max_file_bytes {
+            let size = file.metadata()?.size();
+            let most = match self.header.role {
+                Role::Process => limits.max_file_bytes,
+                Role::Retained => MAX_RETAINED_BYTES,
+            };
+            if size > most {
                 return Err(Reject::Limit("bytes").into());
             }
             // Its words may be of different moments.
@@ -233,6 +259,11 @@ impl From<OpenError> for ReadError {
             OpenError::Io { source, .. } => source.into(),
         }
     }
+}
+
+/// Never: all that reads a file returns before if it is closed.
+fn closed() -> io::Error {
+    io::Error::other("the file is closed")
 }
 
 fn page(file: &File) -> Result<[u8; HEADER_SIZE], ReadError> {

@@ -40,6 +40,26 @@ fn a_file_is_at_its_path_until_another_one_is() {
 }
 
 #[test]
+fn a_pinned_directory_stays_the_same_when_its_path_leads_elsewhere() {
+    let root = tempfile::tempdir().unwrap();
+    let at = |name: &str| root.path().join(name);
+    for name in ["one", "other"] {
+        std::fs::create_dir(at(name)).unwrap();
+        std::fs::write(at(name).join("file"), name).unwrap();
+    }
+    let pinned = PinnedDirectory::open(&at("one"), false).unwrap();
+    std::fs::rename(at("one"), at("aside")).unwrap();
+    std::os::unix::fs::symlink("other", at("one")).unwrap();
+    assert_eq!(std::fs::read(pinned.at("file")).unwrap(), b"one");
+    let followed = PinnedDirectory::open(&at("one"), true).unwrap();
+    assert_eq!(std::fs::read(followed.at("file")).unwrap(), b"other");
+    assert_ne!(pinned.id(), followed.id());
+    assert_eq!(followed.id(), FileId::of_path(&at("other")).unwrap());
+    assert!(PinnedDirectory::open(&at("one"), false).is_err(), "a link");
+    assert!(PinnedDirectory::open(&at("other/file"), true).is_err(), "a file");
+}
+
+#[test]
 fn a_lock_is_seen_by_others_until_its_file_is_closed() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("file");

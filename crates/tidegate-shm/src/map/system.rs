@@ -23,6 +23,17 @@ pub(crate) fn file_size_limit() -> u64 {
     limit.rlim_cur
 }
 
+/// The most files that this process may have open now; `u64::MAX` without a limit.
+pub fn open_files_limit() -> u64 {
+    let mut limit = libc::rlimit {
+        rlim_cur: libc::RLIM_INFINITY,
+        rlim_max: libc::RLIM_INFINITY,
+    };
+    // SAFETY: `limit` has room for the answer. The call fails for unknown resources only; then no limit is known.
+    unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) };
+    limit.rlim_cur
+}
+
 /// Gives a file memory or disk for `len` bytes from `at` on.
 pub(crate) fn allocate(file: &File, at: u64, len: u64) -> io::Result<()> {
     // SAFETY: the call takes numbers, and `file` is open.

@@ -3,6 +3,7 @@
 //! The receiver with real cells.
 
 mod conflicts;
+mod directories;
 mod liveness;
 mod repeats;
 mod starts;

@@ -124,6 +124,98 @@ fn removes_what_was_left_half_made() {
     assert_eq!(total(directory.path()), Some(5));
 }
 
+#[test]
+fn pipes_and_links_with_names_of_unfinished_files_stay_and_block_nothing() {
+    let directory = tempfile::tempdir().unwrap();
+    let left = |name: &str| directory.path().join(name);
+    let read = rustix::fs::Mode::RUSR;
+    rustix::fs::mkfifoat(rustix::fs::CWD, left(".a.cells.new"), read).unwrap();
+    std::fs::write(left("other"), b"").unwrap();
+    std::os::unix::fs::symlink("other", left(".b.cells.new")).unwrap();
+    add(&Store::create(directory.path(), Options::default()).unwrap(), 5);
+    let mut folder = Directory::open(directory.path(), Limits::default()).unwrap();
+    assert_eq!(folder.fold(Duration::ZERO).unwrap().processes.len(), 1);
+    assert_eq!(total(directory.path()), Some(5));
+    for name in [".a.cells.new", ".b.cells.new", "other"] {
+        assert!(left(name).symlink_metadata().is_ok(), "{name}");
+    }
+}
+
+/// The names and contents of files.
+fn contents(path: &Path) -> Vec<(std::ffi::OsString, Vec<u8>)> {
+    let entries = std::fs::read_dir(path).unwrap().flatten();
+    let files = entries.map(|entry| (entry.file_name(), std::fs::read(entry.path()).unwrap()));
+    let mut files: Vec<_> = files.collect();
+    files.sort_unstable();
+    files
+}
+
+#[test]
+fn a_fold_stays_in_its_directory_when_the_path_leads_elsewhere() {
+    let root = tempfile::tempdir().unwrap();
+    let at = |name: &str| root.path().join(name);
+    let alive = Store::create(&at("victim"), Options::default()).unwrap();
+    add(&alive, 1);
+    add(&Store::create(&at("victim"), Options::default()).unwrap(), 2);
+    let victim = contents(&at("victim"));
+    add(&Store::create(&at("own"), Options::default()).unwrap(), 40);
+    let mut folder = Directory::open(at("own"), Limits::default()).unwrap();
+    let mut is_swapped = false;
+    let mut step = || {
+        if !std::mem::replace(&mut is_swapped, true) {
+            std::fs::rename(at("own"), at("aside")).unwrap();
+            std::os::unix::fs::symlink("victim", at("own")).unwrap();
+        }
+        Ok::<(), Error>(())
+    };
+    let folded = folder.fold_by_steps(Duration::ZERO, &mut step, &mut |_| true);
+    assert_eq!(folded.unwrap().removed, 1);
+    assert_eq!(contents(&at("victim")), victim);
+    assert_eq!(total(&at("aside")), Some(40));
+    // What it knows of the one says nothing about the other.
+    folder.fold(Duration::ZERO).unwrap();
+    assert_eq!(total(&at("victim")), Some(3));
+}
+
+#[test]
+fn files_of_a_directory_say_nothing_about_another_one_at_its_path() {
+    let root = tempfile::tempdir().unwrap();
+    let at = |name: &str| root.path().join(name);
+    let alive = Store::create(&at("victim"), Options::default()).unwrap();
+    add(&alive, 1);
+    let name = format!("{}{SUFFIX}", alive.identity().unwrap());
+    // A copy without a lock.
+    std::fs::create_dir(at("own")).unwrap();
+    std::fs::copy(at("victim").join(&name), at("own").join(&name)).unwrap();
+    let mut folder = Directory::open(at("own"), Limits::default()).unwrap();
+    assert!(!folder.scan().processes[0].alive);
+    std::fs::rename(at("own"), at("aside")).unwrap();
+    std::os::unix::fs::symlink("victim", at("own")).unwrap();
+    let folded = folder.fold(Duration::ZERO).unwrap();
+    assert_eq!((folded.processes.len(), folded.removed), (0, 0));
+    assert!(at("victim").join(&name).exists());
+    let unlinked = Directory::open_unlinked(at("own"), Limits::default());
+    assert!(unlinked.unwrap_err().to_string().contains("own"));
+}
+
+#[test]
+fn a_file_with_a_lock_is_not_removed() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = Store::create(directory.path(), Options::default()).unwrap();
+    let file = format!("{}{SUFFIX}", store.identity().unwrap());
+    let file = directory.path().join(file);
+    drop(store);
+    let mut folder = Directory::open(directory.path(), Limits::default()).unwrap();
+    folder.fold(Duration::from_mins(1)).unwrap();
+    let locked = File::open(&file).unwrap();
+    locked.lock().unwrap();
+    let folded = folder.fold(Duration::ZERO).unwrap();
+    assert_eq!((folded.removed, folded.problems.len()), (0, 1));
+    assert!(folded.problems[0].path == file && file.exists());
+    locked.unlock().unwrap();
+    assert_eq!(folder.fold(Duration::ZERO).unwrap().removed, 1);
+}
+
 const HOUR: u64 = 3_600_000_000_000;
 /// The time of readers.
 const NOW: u64 = EARLIEST_NS + 10 * HOUR;

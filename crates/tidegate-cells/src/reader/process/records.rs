@@ -96,6 +96,7 @@ impl Source {
 
     /// Bytes of the stream of records.
     fn stream(&self, start: u64, end: u64) -> io::Result<Vec<u8>> {
+        let file = self.file()?;
         let mut bytes = Vec::new();
         let mut segment_start = 0;
         let of_records = self
@@ -108,8 +109,7 @@ impl Source {
             if from < to {
                 let at = bytes.len();
                 bytes.resize(at + (to - from) as usize, 0); // at most the limit of a file
-                self.file
-                    .read_exact_at(&mut bytes[at..], offset + (from - segment_start))?;
+                file.read_exact_at(&mut bytes[at..], offset + (from - segment_start))?;
             }
             segment_start += len;
         }
@@ -119,6 +119,8 @@ impl Source {
     /// Takes in a record. False: it has no room.
     fn take(&mut self, record: Record, at: u64, limits: &Limits, room: Room<'_>) -> Result<bool, Reject> {
         let bad = Reject::BadRecord(at);
+        // The retained file has those of all processes before.
+        let is_limited = self.header.role == Role::Process;
         match record {
             Record::Resource(resource) => {
                 let bytes = weight::resource(&resource);
@@ -129,7 +131,7 @@ impl Source {
                 self.weight -= weight::resource(&self.resource);
                 self.resource = resource;
             }
-            Record::Family(_) if self.families.len() >= limits.max_families => {
+            Record::Family(_) if is_limited && self.families.len() >= limits.max_families => {
                 return Err(Reject::Limit("families"));
             }
             Record::Family(spec) => {
@@ -142,7 +144,7 @@ impl Source {
                 self.label_names.push(names.collect());
                 self.families.push(Arc::new(spec));
             }
-            Record::Series { .. } if self.series.len() >= limits.max_series => {
+            Record::Series { .. } if is_limited && self.series.len() >= limits.max_series => {
                 return Err(Reject::Limit("series"));
             }
             Record::Series {
@@ -167,10 +169,7 @@ impl Source {
                     return Err(bad);
                 }
             }
-            Record::Folded { .. } if self.header.role != Role::Retained => return Err(bad),
-            Record::Folded { .. } if self.folded.len() >= limits.max_files => {
-                return Err(Reject::Limit("dead processes"));
-            }
+            Record::Folded { .. } if is_limited => return Err(bad),
             Record::Folded { identity, at_ns } => {
                 if !self.has_room(weight::FOLDED, limits, room) {
                     return Ok(false);

@@ -5,7 +5,7 @@
 use std::io;
 use std::os::unix::fs::FileExt;
 
-use super::{ATTEMPTS, Source, SourceSeries};
+use super::{ATTEMPTS, Source, SourceSeries, closed};
 use crate::layout::SegmentKind;
 use crate::record::SeriesRole;
 use crate::spec::Kind;
@@ -22,6 +22,7 @@ impl Source {
         let end = self.values_end();
         self.values.reserve_exact(end.saturating_sub(self.values.len()));
         self.values.resize(end, 0);
+        let file = self.file.as_deref().ok_or_else(closed)?;
         let mut rest = self.values.as_mut_slice();
         let of_values = self
             .changing
@@ -31,7 +32,7 @@ impl Source {
         for (_, offset, len) in of_values {
             let len = usize::try_from(*len).unwrap_or(usize::MAX).min(rest.len());
             let (part, after) = rest.split_at_mut(len);
-            self.file.read_exact_at(part, *offset)?;
+            file.read_exact_at(part, *offset)?;
             rest = after;
         }
         self.read_exponentials()
@@ -39,6 +40,7 @@ impl Source {
 
     /// Repeats the read of values whose buffers were switched meanwhile.
     fn read_exponentials(&mut self) -> io::Result<()> {
+        let file = self.file.as_deref().ok_or_else(closed)?;
         for (slot, series) in &self.series {
             let spec = self.families.get(series.family as usize);
             if !spec.is_some_and(|spec| matches!(spec.kind, Kind::ExponentialHistogram { .. })) {
@@ -46,14 +48,14 @@ impl Source {
             }
             for _ in 0..ATTEMPTS {
                 let mut control = [0; 8];
-                self.file.read_exact_at(&mut control, slot * 8)?;
+                file.read_exact_at(&mut control, slot * 8)?;
                 let Some(value) = self.values.get_mut(series.position..series.end()) else {
                     break;
                 };
                 if value.starts_with(&control) {
                     break;
                 }
-                self.file.read_exact_at(value, slot * 8)?;
+                file.read_exact_at(value, slot * 8)?;
             }
         }
         Ok(())

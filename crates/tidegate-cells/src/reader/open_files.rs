@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//! Bounds the open files of all readers of a process. Whoever may write to a directory of cells could take all descriptors
+//! of the process otherwise, also those of its connections.
+
+use std::fs::File;
+use std::ops::Deref;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
+
+use tidegate_shm::open_files_limit;
+
+/// The part of the limit of the system that readers leave to the rest of the process.
+const REST: u64 = 2;
+
+/// The number of open files, and the most of them.
+#[derive(Debug, Default)]
+pub(super) struct OpenFiles {
+    open: AtomicUsize,
+    /// `None`: by the limit of the system, which a process can raise.
+    most: Option<usize>,
+}
+
+/// The permit for one open file.
+#[derive(Debug)]
+pub(super) struct Permit(Arc<OpenFiles>);
+
+/// An open file with its permit.
+#[derive(Debug)]
+pub(super) struct OpenFile {
+    // Fields drop in order: it is closed before the permit is free.
+    file: File,
+    _permit: Permit,
+}
+
+impl OpenFiles {
+    /// Those of this process.
+    pub(super) fn shared() -> Arc<Self> {
+        static SHARED: OnceLock<Arc<OpenFiles>> = OnceLock::new();
+        SHARED.get_or_init(Arc::default).clone()
+    }
+
+    #[cfg(test)]
+    pub(super) fn at_most(most: usize) -> Arc<Self> {
+        Arc::new(Self {
+            open: AtomicUsize::new(0),
+            most: Some(most),
+        })
+    }
+
+    /// `None`: as many are open as may be.
+    pub(super) fn permit(self: &Arc<Self>) -> Option<Permit> {
+        let most = self
+            .most
+            .unwrap_or_else(|| usize::try_from(open_files_limit() / REST).unwrap_or(usize::MAX));
+        let more = |open: usize| (open < most).then_some(open + 1);
+        let taken = self.open.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more);
+        taken.is_ok().then(|| Permit(self.clone()))
+    }
+}
+
+impl Drop for Permit {
+    fn drop(&mut self) {
+        self.0.open.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+impl OpenFile {
+    pub(super) fn new(file: File, permit: Permit) -> Self {
+        Self {
+            file,
+            _permit: permit,
+        }
+    }
+}
+
+impl Deref for OpenFile {
+    type Target = File;
+
+    fn deref(&self) -> &File {
+        &self.file
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_closed_file_makes_room_for_another() {
+        let files = OpenFiles::at_most(2);
+        let (first, _second) = (files.permit().unwrap(), files.permit().unwrap());
+        assert!(files.permit().is_none());
+        drop(OpenFile::new(tempfile::tempfile().unwrap(), first));
+        assert!(files.permit().is_some());
+    }
+
+    #[test]
+    fn the_readers_of_a_process_share_a_part_of_its_limit() {
+        assert!(Arc::ptr_eq(&OpenFiles::shared(), &OpenFiles::shared()));
+        assert!(OpenFiles::shared().permit().is_some());
+    }
+}
