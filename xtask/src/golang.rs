@@ -37,13 +37,24 @@ pub(crate) fn build(program: &str, into: &Path) -> Outcome {
     )
 }
 
-/// Builds packages of `tests/go/` into a directory. `scratch` has the caches, which take gigabytes.
-pub(crate) fn build_packages(program: &str, packages: &[&str], into: &Path, scratch: &Path) -> Outcome {
+/// Builds packages of `tests/go/` into a directory. `scratch` has the caches, which take gigabytes. `variables` are texts of the
+/// programs that the linker sets: the name with its package, and the value.
+pub(crate) fn build_packages(
+    program: &str,
+    packages: &[&str],
+    variables: &[(&str, String)],
+    into: &Path,
+    scratch: &Path,
+) -> Outcome {
     let go = find()?;
+    let set = |(name, value): &(&str, String)| format!(" -X {name}={value}");
+    let linked: String = variables.iter().map(set).collect();
     process::retry(program, process::PAUSE, || {
         process::run(
             with_caches(&go, scratch)
-                .args(["build", "-modcacherw", "-trimpath", "-ldflags=-s -w", "-o"])
+                .args(["build", "-modcacherw", "-trimpath"])
+                .arg(format!("-ldflags=-s -w{linked}"))
+                .arg("-o")
                 // A directory, also for one package.
                 .arg(into.join(""))
                 .args(packages)

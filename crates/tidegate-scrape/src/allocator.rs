@@ -32,6 +32,9 @@ const READ_FACTOR: usize = 32;
 /// The part that failures are counted for.
 const NAME: &str = "target_allocator";
 
+/// What the allocator writes for each secret of its answers over `http`.
+const HIDDEN: &str = r#""<secret>""#;
+
 /// Why the client can't be built.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum AllocatorError {
@@ -99,9 +102,11 @@ impl Allocator {
             let answer = asked.unwrap_or_else(|_| Err(FetchError::TimedOut(self.timeout).to_string()));
             match answer {
                 Ok((described, _held)) => {
+                    let mut problems = without_credentials(&described, &self.options);
                     let described: Vec<_> = described.iter().collect();
                     let applied = jobs.apply(&described).await;
-                    self.builder.report(NAME, applied.problems);
+                    problems.extend(applied.problems);
+                    self.builder.report(NAME, problems);
                 }
                 Err(error) => {
                     let why = format_args!("{}: {error}", self.url);
@@ -161,6 +166,21 @@ fn described(text: &[u8]) -> Result<Vec<DescribedJob>, String> {
         }
     };
     Ok(jobs.into_iter().map(job).collect())
+}
+
+/// Notices of jobs whose credentials the allocator hides, unless the options replace them.
+fn without_credentials(described: &[DescribedJob], options: &TargetAllocatorConfig) -> Vec<String> {
+    if options.http_scrape_config.is_some() {
+        return Vec::new();
+    }
+    let hidden = described.iter().filter(|job| job.options.contains(HIDDEN));
+    let notice = |job: &DescribedJob| {
+        format!(
+            "{NAME}: job {}: the allocator hides its credentials over http; use an https endpoint with a client certificate",
+            job.name
+        )
+    };
+    hidden.map(notice).collect()
 }
 
 /// Whether an option is of use. The allocator itself finds the targets.

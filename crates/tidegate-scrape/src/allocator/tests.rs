@@ -160,3 +160,23 @@ fn a_job_has_the_client_of_the_options_and_the_fallback_of_the_collector() {
     assert_eq!(job.basic_auth.unwrap().username, "u");
     assert!(job.honor_labels);
 }
+
+#[test]
+fn a_job_whose_credentials_are_hidden_has_a_notice() {
+    let hidden = json!({"username": "u", "password": "<secret>"});
+    let text = json!({"a": {"basic_auth": hidden}, "b": {"basic_auth": {"username": "u", "password": "p"}}});
+    let jobs = described(text.to_string().as_bytes()).unwrap();
+    let options = |more: &str| {
+        let yaml = format!("{{target_allocator: {{endpoint: 'http://ta', collector_id: c{more}}}}}");
+        let config = settings::<PrometheusReceiverConfig>(&yaml).get::<PrometheusReceiverConfig>();
+        config.target_allocator.clone().unwrap()
+    };
+    let notices = without_credentials(&jobs, &options(""));
+    assert_eq!(notices.len(), 1);
+    assert!(
+        notices[0].starts_with("target_allocator: job a: the allocator hides"),
+        "{notices:?}"
+    );
+    let replaced = options(", http_scrape_config: {bearer_token: t}");
+    assert!(without_credentials(&jobs, &replaced).is_empty());
+}
