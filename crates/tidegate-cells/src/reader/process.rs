@@ -99,7 +99,7 @@ pub(crate) struct SourceSeries {
 
 impl Source {
     /// Opens a file and checks its type and header. It reads no records yet. `path` is for people, and `at` leads to the file now.
-    pub(crate) fn open(path: &Path, at: &Path, files: &Arc<OpenFiles>) -> Result<Self, ReadError> {
+    pub(in crate::reader) fn open(path: &Path, at: &Path, files: &Arc<OpenFiles>) -> Result<Self, ReadError> {
         let permit = files.permit().ok_or(ReadError::NoFile)?;
         let (file, metadata) = tidegate_shm::open(OpenOptions::new().read(true), at)?;
         let header = Header::parse(&page(&file)?)?;
