@@ -8,7 +8,6 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
 use tidegate_cells::{Directory, FamilySpec, FamilyValues, Follower, Problem, Refused, Value as Cell};
@@ -18,7 +17,7 @@ use super::MOST_LINES;
 use super::config::ShmConfig;
 use super::repeats::{Repeats, SeriesPosition};
 use super::series;
-use super::starts::{Finished, Start, Starts};
+use super::starts::{SentState, Start, Starts};
 use crate::batch::{Batch, Points};
 use crate::component::{Entry, unix_now, wall_now};
 use crate::receivers::kept::{self, Kept};
@@ -46,7 +45,7 @@ pub(super) struct Cells {
     path: PathBuf,
     receiver: Arc<str>,
     follower: Follower,
-    /// Whether one of its processes lives.
+    /// Whether one of its processes lives. The receiver before a reload had the same lease.
     lease: Arc<Lease>,
     term: Duration,
     is_alive: bool,
@@ -63,7 +62,8 @@ pub(super) struct Cells {
     ended: Vec<Arc<Series>>,
     /// The start time of the values, from the first look that finds counts.
     start: Start,
-    finished: Finished,
+    /// What this receiver has sent, also before a reload.
+    sent: Arc<SentState>,
     retry: Option<Instant>,
     problems: BTreeMap<PathBuf, String>,
     /// The memory of the series and of the problems, in bytes.
@@ -132,13 +132,12 @@ impl Cells {
     pub(super) fn new(directory: Directory, config: &ShmConfig, receiver: Arc<str>, starts: &Starts) -> Self {
         let path = directory.path().to_owned();
         let term = LEASE.max(config.poll_interval.saturating_mul(LEASE_POLLS));
-        let lease = new_lease(term);
-        lease.suspend();
+        let sent = starts.sent(&path, &receiver);
         Self {
-            finished: starts.finished(&path, &receiver),
             receiver,
             follower: Follower::new(directory),
-            lease,
+            lease: sent.lease(term),
+            sent,
             term,
             is_alive: false,
             is_of_pod: !pods::attributes_of(&path).is_empty(),
@@ -210,7 +209,8 @@ impl Cells {
             self.show_last_counts();
         }
         let is_first = !self.repeats.has_begun();
-        if is_first && !self.is_alive && self.is_of_pod && self.finished.load(Relaxed) {
+        let finished = self.sent.finished();
+        if is_first && !self.is_alive && self.is_of_pod && finished != 0 {
             // The receiver before a reload has sent it. As for repeats, the pod may have been deleted.
             self.mark_all_sent();
         }
@@ -225,13 +225,13 @@ impl Cells {
             self.retry = self.send(entry).err().map(|delay| now + delay);
         }
         let is_sent = self.due.is_empty() && self.ended.is_empty();
-        self.finished.store(!self.is_alive && is_sent, Relaxed);
+        self.sent.set_finished(u64::from(!self.is_alive && is_sent));
     }
 
     /// A process has come, counted and gone between two looks. Composites take its counts from a living source only.
     fn show_last_counts(&mut self) {
         if self.lease.is_ended() {
-            self.lease = new_lease(self.term);
+            self.lease = self.sent.renew_lease(self.term);
         } else if self.lease.is_dead() {
             self.lease.touch(unix_now());
         }
@@ -241,7 +241,7 @@ impl Cells {
     fn extend_lease(&mut self, was_alive: bool) {
         if !was_alive {
             if self.lease.is_ended() {
-                self.lease = new_lease(self.term);
+                self.lease = self.sent.renew_lease(self.term);
             }
             // Components may have forgotten the source, and its values may be as before.
             self.repeats.restart();
@@ -510,10 +510,6 @@ impl Cells {
             exemplars: Vec::new(),
         }
     }
-}
-
-fn new_lease(term: Duration) -> Arc<Lease> {
-    Arc::new(Lease::new(term, unix_now()))
 }
 
 /// `Err` is the time to wait. The entry counts points that are refused permanently. The receiver offers them again when it
