@@ -3,7 +3,7 @@
 //! Finds components that forget series before the `shm` receiver of their pipeline sends them again. `aggregate` has a table of
 //! its own: it must keep the series for so long, and they do not expire in the exporter.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use tidegate_engine::Limits;
@@ -19,10 +19,7 @@ use crate::{exporters, processors, receivers};
 
 /// Warns of components that forget series before they come again.
 pub(super) fn check(plan: &Plan, cx: &mut Problems) {
-    let mut warnings = Warnings {
-        cx,
-        warned: BTreeSet::new(),
-    };
+    let mut warnings = Warnings::default();
     for pipeline in &plan.pipelines {
         let Some(repeats) = Repeats::of(plan, pipeline) else {
             continue;
@@ -44,6 +41,7 @@ pub(super) fn check(plan: &Plan, cx: &mut Problems) {
                 .for_each(|aggregate| warnings.check_aggregate(aggregate, &repeats));
         }
     }
+    warnings.report(cx);
 }
 
 /// How seldom the slowest `shm` receiver of a pipeline sends unchanged series.
@@ -81,14 +79,19 @@ impl<'a> Repeats<'a> {
     }
 }
 
-struct Warnings<'a> {
-    cx: &'a mut Problems,
-    /// The paths of options with a warning: several pipelines may have a component.
-    warned: BTreeSet<String>,
+/// By the paths of their options: several pipelines may have a component. Each is that of the slowest receiver.
+#[derive(Default)]
+struct Warnings<'a>(BTreeMap<String, Warning<'a>>);
+
+struct Warning<'a> {
+    interval: Duration,
+    node: &'a Node,
+    help: String,
+    effect: &'static str,
 }
 
-impl Warnings<'_> {
-    fn check_aggregate(&mut self, aggregate: &Planned<ProcessorFactory>, repeats: &Repeats<'_>) {
+impl<'a> Warnings<'a> {
+    fn check_aggregate(&mut self, aggregate: &'a Planned<ProcessorFactory>, repeats: &Repeats<'a>) {
         let least = repeats.least_expiry();
         if aggregate.settings.get::<AggregateConfig>().expiry < least {
             let help = format!("set `expiry` to at least {least:?}");
@@ -97,7 +100,7 @@ impl Warnings<'_> {
         }
     }
 
-    fn check_exporter(&mut self, exporter: &Planned<ExporterFactory>, repeats: &Repeats<'_>) {
+    fn check_exporter(&mut self, exporter: &'a Planned<ExporterFactory>, repeats: &Repeats<'a>) {
         let least = repeats.least_expiry();
         let of_kind = |factory: &ExporterFactory| exporter.factory.kind == factory.kind;
         if of_kind(&exporters::prometheus::FACTORY) {
@@ -119,11 +122,31 @@ impl Warnings<'_> {
         }
     }
 
-    fn warn(&mut self, node: &Node, help: String, repeats: &Repeats<'_>, effect: &str) {
-        if self.warned.insert(node.path().to_string()) {
-            let interval = repeats.interval;
+    fn warn(&mut self, node: &'a Node, help: String, repeats: &Repeats<'a>, effect: &'static str) {
+        let interval = repeats.interval;
+        let path = node.path().to_string();
+        let known = self.0.get(&path);
+        if known.is_none_or(|known| known.interval < interval) {
+            let warning = Warning {
+                interval,
+                node,
+                help,
+                effect,
+            };
+            self.0.insert(path, warning);
+        }
+    }
+
+    fn report(self, cx: &mut Problems) {
+        for warning in self.0.into_values() {
+            let Warning {
+                interval,
+                node,
+                help,
+                effect,
+            } = warning;
             let message = format!("`shm` sends unchanged series every {interval:?}: {effect}");
-            self.cx.at(node).help(help).warning(message);
+            cx.at(node).help(help).warning(message);
         }
     }
 }
@@ -155,6 +178,26 @@ service: {{pipelines: {{metrics: {{receivers: [shm], processors: [{processors}],
         assert_eq!(warnings("9m", "aggregate", "5m"), [0, 1]);
         assert_eq!(warnings("2m", "aggregate", "1m"), [0, 0]);
         assert_eq!(warnings("1m, poll_interval: 2m", "", "3m"), [1, 0]);
+    }
+
+    #[test]
+    fn the_advice_for_a_shared_component_fits_its_slowest_receiver() {
+        for (first, second) in [("1m", "9m"), ("9m", "1m")] {
+            let yaml = format!(
+                "yaml:
+receivers: {{shm/a: {{refresh: {first}}}, shm/b: {{refresh: {second}}}}}
+exporters: {{prometheus: {{endpoint: 'localhost:9464', metric_expiration: 1m}}}}
+service:
+  pipelines:
+    metrics/a: {{receivers: [shm/a], exporters: [prometheus]}}
+    metrics/b: {{receivers: [shm/b], exporters: [prometheus]}}"
+            );
+            let problems = load::check_loader(Loader::default().config(&yaml))
+                .problems
+                .to_string();
+            assert_eq!(problems.matches("may drop them before").count(), 1, "{problems}");
+            assert!(problems.contains("to at least 1080s"), "{problems}");
+        }
     }
 
     #[test]

@@ -14,7 +14,7 @@ use crate::UnixNanos;
 /// `stale` (unknown).
 #[derive(Debug)]
 pub struct Lease {
-    term_ns: u64,
+    term_ns: AtomicU64,
     touched: AtomicU64,
     lost_at: AtomicU64,
     suspended: AtomicBool,
@@ -25,7 +25,7 @@ impl Lease {
     /// A lease that is overdue when it was not touched for `term`. `now` is its first touch.
     pub fn new(term: Duration, now: UnixNanos) -> Self {
         Self {
-            term_ns: nanos(term),
+            term_ns: AtomicU64::new(nanos(term)),
             touched: AtomicU64::new(now),
             lost_at: AtomicU64::new(0),
             suspended: AtomicBool::new(false),
@@ -37,6 +37,11 @@ impl Lease {
     pub fn touch(&self, now: UnixNanos) {
         self.touched.fetch_max(now, Relaxed);
         self.suspended.store(false, Relaxed);
+    }
+
+    /// From now on it is overdue when it was not touched for `term`: another receiver goes on with it.
+    pub fn set_term(&self, term: Duration) {
+        self.term_ns.store(nanos(term), Relaxed);
     }
 
     /// The source is dead now. It stays expected, and the next touch makes it alive again.
@@ -77,12 +82,12 @@ impl Lease {
 
     /// The longest time between two touches of a source that is alive, in nanoseconds.
     pub fn term_ns(&self) -> u64 {
-        self.term_ns
+        self.term_ns.load(Relaxed)
     }
 
     /// Whether the source is neither dead nor overdue.
     pub fn is_alive(&self, now: UnixNanos) -> bool {
-        !self.is_dead() && now.saturating_sub(self.touched()) <= self.term_ns
+        !self.is_dead() && now.saturating_sub(self.touched()) <= self.term_ns()
     }
 }
 
@@ -130,6 +135,8 @@ mod tests {
         lease.touch(120);
         lease.touch(90);
         assert!(lease.is_alive(130));
+        lease.set_term(Duration::from_nanos(20));
+        assert!(lease.is_alive(140) && !lease.is_alive(141) && lease.term_ns() == 20);
         lease.suspend();
         assert!(!lease.is_alive(120) && lease.is_dead() && !lease.is_ended());
         lease.touch(125);

@@ -159,6 +159,8 @@ fn meant<'a>(metric: &str, names: &'a [Arc<str>]) -> Option<&'a str> {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
 
     #[test]
@@ -188,12 +190,25 @@ mod tests {
 
     #[test]
     fn a_name_that_comes_again_is_found_without_the_lock() {
-        let names = ArrivedNames::new();
+        let names = Arc::new(ArrivedNames::new());
         let all: Vec<String> = (0..2 * MAX_NAMES).map(|number| format!("m{number}")).collect();
-        let (noted, others) = all.split_at(MAX_NAMES);
-        names.note_all(noted.iter().chain(noted).map(String::as_str));
+        // One less than the limit: there is room for further names.
+        let (noted, others) = all.split_at(MAX_NAMES - 1);
+        names.note_all(noted.iter().map(String::as_str));
         let has = |name: &String| names.has(names.hash(name));
         assert!(noted.iter().all(has) && !others.iter().any(has));
+        assert!(names.is_wanted.load(Relaxed));
+        let held = names.names.lock();
+        let (done, is_done) = std::sync::mpsc::sync_channel(1);
+        let (again, known) = (names.clone(), noted.to_vec());
+        let thread = std::thread::spawn(move || {
+            again.note_all(known.iter().map(String::as_str));
+            done.send(()).unwrap();
+        });
+        let in_time = is_done.recv_timeout(Duration::from_secs(30));
+        drop(held);
+        thread.join().unwrap();
+        assert!(in_time.is_ok(), "it waited for the lock");
     }
 
     #[test]

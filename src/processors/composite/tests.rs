@@ -205,6 +205,51 @@ interval: 100ms
     composites.stop(Instant::now()).await;
 }
 
+/// Finds a number of a source that died at this time. Its receiver repeats the number.
+struct OfDead(UnixNanos);
+
+impl crate::component::Evaluate for OfDead {
+    fn evaluate(
+        &self,
+        _: &tidegate_promql::Query,
+        _: UnixNanos,
+    ) -> Result<crate::component::Evaluation, String> {
+        let source = crate::component::SelectedSource {
+            key: tidegate_engine::Key::of_value(&1),
+            seen: self.0,
+            lease: 15_000_000_000,
+            is_dead: true,
+        };
+        Ok(crate::component::Evaluation {
+            values: vec![(tidegate_promql::Labels::default(), 7.0)],
+            sources: vec![source],
+            ..crate::component::Evaluation::default()
+        })
+    }
+
+    fn names_of_gauge(&self, name: &str) -> Vec<String> {
+        vec![name.to_owned()]
+    }
+}
+
+#[tokio::test]
+async fn the_number_of_a_dead_source_is_not_fresh_after_ten_minutes() {
+    let yaml = "composites: [{name: peak, expr: 'max(gpu_peak) or vector(0)'}]";
+    let sink = Sink::new();
+    let (cx, base, _) = processor_context("composite", &sink);
+    let composites = Composites::new(settings::<CompositeProcessorConfig>(yaml).get(), cx).unwrap();
+    let died = unix_now() - 601_000_000_000;
+    let evaluator = crate::component::Evaluator(Arc::new(OfDead(died)));
+    base.shared.evaluators.add(Arc::new(evaluator));
+    start(&composites).await;
+    let peak = base.shared.composites.list().remove(0);
+    peak.composite().compute(unix_now());
+    let answer = peak.composite().answers(unix_now()).remove(0);
+    assert_eq!((answer.state, answer.value), (Freshness::Stale, None));
+    assert_eq!((answer.sources_expected, answer.sources_reporting), (1, 0));
+    composites.stop(Instant::now()).await;
+}
+
 /// An exporter that shows nothing.
 struct Nothing(Arc<Table>);
 

@@ -8,7 +8,6 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
 use tidegate_cells::{Directory, FamilySpec, FamilyValues, Follower, Problem, Refused, Value as Cell};
@@ -18,7 +17,7 @@ use super::MOST_LINES;
 use super::config::ShmConfig;
 use super::repeats::{Repeats, SeriesPosition};
 use super::series;
-use super::starts::{Finished, Start, Starts};
+use super::starts::{SentState, Start, Starts};
 use crate::batch::{Batch, Points};
 use crate::component::{Entry, unix_now, wall_now};
 use crate::receivers::kept::{self, Kept};
@@ -46,7 +45,7 @@ pub(super) struct Cells {
     path: PathBuf,
     receiver: Arc<str>,
     follower: Follower,
-    /// Whether one of its processes lives.
+    /// Whether one of its processes lives. The receiver before a reload had the same lease.
     lease: Arc<Lease>,
     term: Duration,
     is_alive: bool,
@@ -63,7 +62,10 @@ pub(super) struct Cells {
     ended: Vec<Arc<Series>>,
     /// The start time of the values, from the first look that finds counts.
     start: Start,
-    finished: Finished,
+    /// What this receiver has sent, also before a reload.
+    sent: Arc<SentState>,
+    /// See [`Cells::finished`]. `None`: it has changed since the last time.
+    finished: Option<u64>,
     retry: Option<Instant>,
     problems: BTreeMap<PathBuf, String>,
     /// The memory of the series and of the problems, in bytes.
@@ -86,6 +88,8 @@ struct KnownSeries {
     was_due: bool,
     /// A series of an earlier family has the same identity, so this one is not sent.
     is_hidden: bool,
+    /// The pipelines have refused it permanently the last time.
+    is_refused: bool,
 }
 
 /// Counts over all directories of a receiver.
@@ -132,13 +136,13 @@ impl Cells {
     pub(super) fn new(directory: Directory, config: &ShmConfig, receiver: Arc<str>, starts: &Starts) -> Self {
         let path = directory.path().to_owned();
         let term = LEASE.max(config.poll_interval.saturating_mul(LEASE_POLLS));
-        let lease = new_lease(term);
-        lease.suspend();
+        let sent = starts.sent(&path, &receiver);
         Self {
-            finished: starts.finished(&path, &receiver),
             receiver,
             follower: Follower::new(directory),
-            lease,
+            lease: sent.lease(term),
+            sent,
+            finished: None,
             term,
             is_alive: false,
             is_of_pod: !pods::attributes_of(&path).is_empty(),
@@ -196,6 +200,9 @@ impl Cells {
         self.follower.limit_files(kept.share_of_a_file());
         let changes = self.follower.look_within(&mut |bytes| kept.take(bytes, now));
         self.report(changes.problems);
+        if changes.all || !changes.series.is_empty() {
+            self.finished = None;
+        }
         let was_alive = self.is_alive;
         let mut has_news = false;
         if changes.all {
@@ -210,8 +217,9 @@ impl Cells {
             self.show_last_counts();
         }
         let is_first = !self.repeats.has_begun();
-        if is_first && !self.is_alive && self.is_of_pod && self.finished.load(Relaxed) {
-            // The receiver before a reload has sent it. As for repeats, the pod may have been deleted.
+        let before = self.sent.finished();
+        if is_first && !self.is_alive && self.is_of_pod && before != 0 && before == self.contents() {
+            // The receiver before a reload has sent just this. As for repeats, the pod may have been deleted.
             self.mark_all_sent();
         }
         if self.retry.is_none_or(|at| now >= at) {
@@ -224,14 +232,50 @@ impl Cells {
             }
             self.retry = self.send(entry).err().map(|delay| now + delay);
         }
+        let finished = self.finished();
+        self.sent.set_finished(finished);
+    }
+
+    /// The hash of its contents, if it is of a pod, its processes are dead, and the pipelines have taken all that they have
+    /// counted; else 0.
+    fn finished(&mut self) -> u64 {
         let is_sent = self.due.is_empty() && self.ended.is_empty();
-        self.finished.store(!self.is_alive && is_sent, Relaxed);
+        if self.is_alive || !self.is_of_pod || !is_sent || !self.is_read_whole() {
+            return 0;
+        }
+        if let Some(known) = self.finished {
+            return known;
+        }
+        let is_refused = self.known.iter().flatten().any(|known| known.is_refused);
+        let finished = if is_refused { 0 } else { self.contents() };
+        self.finished = Some(finished);
+        finished
+    }
+
+    /// Whether all files and series were read.
+    fn is_read_whole(&self) -> bool {
+        self.problems.is_empty() && self.follower.without_room() == 0 && self.follower.without_files() == 0
+    }
+
+    /// A hash over all series that are shown and their values, in any order; not 0.
+    fn contents(&self) -> u64 {
+        let mut contents = 0u64;
+        for (family_at, family) in self.known.iter().enumerate() {
+            for (series_at, known) in family.iter().enumerate() {
+                if let Some((spec, cell)) = self.found(family_at, series_at)
+                    && !known.is_hidden
+                {
+                    contents = contents.wrapping_add(series::hash(&known.series, cell, &spec.kind));
+                }
+            }
+        }
+        contents.max(1)
     }
 
     /// A process has come, counted and gone between two looks. Composites take its counts from a living source only.
     fn show_last_counts(&mut self) {
         if self.lease.is_ended() {
-            self.lease = new_lease(self.term);
+            self.lease = self.sent.renew_lease(self.term);
         } else if self.lease.is_dead() {
             self.lease.touch(unix_now());
         }
@@ -241,7 +285,7 @@ impl Cells {
     fn extend_lease(&mut self, was_alive: bool) {
         if !was_alive {
             if self.lease.is_ended() {
-                self.lease = new_lease(self.term);
+                self.lease = self.sent.renew_lease(self.term);
             }
             // Components may have forgotten the source, and its values may be as before.
             self.repeats.restart();
@@ -391,6 +435,7 @@ impl Cells {
                     before.remove(&series::key(&series))
                 };
                 let was_due = before.as_ref().is_some_and(|before| before.was_due);
+                let is_refused = before.as_ref().is_some_and(|before| before.is_refused);
                 let (series, sent) = match before {
                     Some(before) if before.series.metric == series.metric => (before.series, before.sent),
                     // It has another help text.
@@ -402,6 +447,7 @@ impl Cells {
                     sent,
                     was_due: false,
                     is_hidden,
+                    is_refused,
                 };
                 let is_new = !is_hidden && known.sent.as_ref() != Some(&found.value);
                 if is_new || was_due {
@@ -463,12 +509,11 @@ impl Cells {
         while !self.due.is_empty() {
             let some: Vec<_> = self.due.iter().take(PUSH_POINTS).copied().collect();
             let points: Vec<_> = some.iter().filter_map(|place| self.newest(*place)).collect();
-            if !points.is_empty() {
-                push(entry, points, &self.lease)?;
-            }
+            let is_taken = points.is_empty() || push(entry, points, &self.lease)?;
+            self.finished = None;
             for place in some {
                 self.due.remove(&place);
-                self.mark_sent(place);
+                self.mark_sent(place, is_taken);
             }
         }
         Ok(())
@@ -490,14 +535,17 @@ impl Cells {
 
     fn mark_all_sent(&mut self) {
         for position in std::mem::take(&mut self.due) {
-            self.mark_sent(position);
+            self.mark_sent(position, true);
         }
     }
 
-    fn mark_sent(&mut self, (family, series): SeriesPosition) {
+    /// `is_taken`: the pipelines have not refused it permanently.
+    fn mark_sent(&mut self, (family, series): SeriesPosition, is_taken: bool) {
         let cell = self.found(family, series).map(|(_, cell)| cell.clone());
         let known = self.known.get_mut(family).and_then(|all| all.get_mut(series));
-        known.into_iter().for_each(|known| known.sent = cell.clone());
+        if let Some(known) = known {
+            (known.sent, known.is_refused) = (cell, !is_taken);
+        }
     }
 
     fn point(&self, series: &Arc<Series>, value: Value) -> Point {
@@ -512,13 +560,9 @@ impl Cells {
     }
 }
 
-fn new_lease(term: Duration) -> Arc<Lease> {
-    Arc::new(Lease::new(term, unix_now()))
-}
-
-/// `Err` is the time to wait. The entry counts points that are refused permanently. The receiver offers them again when it
-/// sends all series again, or when they change.
-fn push(entry: &Entry, points: Vec<Point>, lease: &Arc<Lease>) -> Result<(), Duration> {
+/// Whether the pipelines take the points, or refuse them permanently. `Err` is the time to wait. The entry counts points that are
+/// refused permanently. The receiver offers them again when it sends all series again, or when they change.
+fn push(entry: &Entry, points: Vec<Point>, lease: &Arc<Lease>) -> Result<bool, Duration> {
     let batch = Batch {
         lease: Some(lease.clone()),
         ..Batch::new(Points {
@@ -526,7 +570,7 @@ fn push(entry: &Entry, points: Vec<Point>, lease: &Arc<Lease>) -> Result<(), Dur
         })
     };
     match entry.push(batch) {
-        Ok(_) => Ok(()),
+        Ok(_) => Ok(true),
         Err(refused) => match refused.retry_after {
             Some(delay) => Err(delay.max(REFUSED_RETRY)),
             None => {
@@ -534,7 +578,7 @@ fn push(entry: &Entry, points: Vec<Point>, lease: &Arc<Lease>) -> Result<(), Dur
                     why = refused.reason,
                     "the pipelines refuse these cells permanently"
                 );
-                Ok(())
+                Ok(false)
             }
         },
     }

@@ -3,12 +3,14 @@
 //! The OTLP form of the series of cells.
 
 use std::collections::BTreeMap;
+use std::hash::{Hash, Hasher};
 use std::path::Path;
 use std::sync::Arc;
 
 use tidegate_cells::{FamilySpec, FamilyValues, Kind, Labels, OVERFLOW_LABEL, Value as Cell};
 use tidegate_engine::{
-    AttributeValue, Attributes, Data, Histogram, Metric, Resource, Scope, Series, Summary, Temporality, Value,
+    AttributeValue, Attributes, Buckets, Data, Histogram, Key, KeyHasher, Metric, Resource, Scope, Series,
+    Summary, Temporality, Value,
 };
 
 use crate::receivers::pods;
@@ -102,8 +104,8 @@ impl PartialEq for SeriesKey {
 
 impl Eq for SeriesKey {}
 
-impl std::hash::Hash for SeriesKey {
-    fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
+impl Hash for SeriesKey {
+    fn hash<H: Hasher>(&self, state: &mut H) {
         self.0.metric.name.hash(state);
         self.0.attributes.hash(state);
     }
@@ -162,6 +164,34 @@ pub(super) fn value(cell: &Cell, kind: &Kind) -> Value {
             quantiles: Vec::new(),
         })),
     }
+}
+
+/// A hash over a series and its value, of all that is sent of them.
+pub(super) fn hash(series: &Series, cell: &Cell, kind: &Kind) -> u64 {
+    let mut hasher = KeyHasher::default();
+    Key::of(series).hash(&mut hasher);
+    match cell {
+        Cell::Counter(count) => count.hash(&mut hasher),
+        Cell::UpDownCounter(sum) => sum.hash(&mut hasher),
+        Cell::FloatCounter(value) | Cell::Gauge { value, .. } => value.to_bits().hash(&mut hasher),
+        Cell::Histogram { buckets, sum } => {
+            if let Kind::Histogram { bounds } = kind {
+                let bounds: Vec<u64> = bounds.iter().map(|bound| bound.to_bits()).collect();
+                bounds.hash(&mut hasher);
+            }
+            (buckets, sum.to_bits()).hash(&mut hasher);
+        }
+        Cell::Exponential(cell) => {
+            let floats = [cell.sum, cell.min, cell.max, Some(cell.zero_threshold)];
+            floats.map(|float| float.map(f64::to_bits)).hash(&mut hasher);
+            (cell.count, cell.scale, cell.zero_count).hash(&mut hasher);
+            for Buckets { offset, counts } in [&cell.positive, &cell.negative] {
+                (offset, counts).hash(&mut hasher);
+            }
+        }
+        Cell::Summary { count, sum } => (count, sum.to_bits()).hash(&mut hasher),
+    }
+    hasher.finish()
 }
 
 /// Counts wrap as the cells do.

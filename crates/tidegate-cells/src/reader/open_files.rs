@@ -10,8 +10,8 @@ use std::sync::{Arc, OnceLock};
 
 use tidegate_shm::open_files_limit;
 
-/// The part of the limit of the system that readers leave to the rest of the process.
-const REST: u64 = 2;
+/// The readers have at most the limit of the system divided by this. Connections of a gateway may take three quarters.
+const SHARE: u64 = 4;
 
 /// The number of open files, and the most of them.
 #[derive(Debug, Default)]
@@ -52,7 +52,7 @@ impl OpenFiles {
     pub(super) fn permit(self: &Arc<Self>) -> Option<Permit> {
         let most = self
             .most
-            .unwrap_or_else(|| usize::try_from(open_files_limit() / REST).unwrap_or(usize::MAX));
+            .unwrap_or_else(|| usize::try_from(open_files_limit() / SHARE).unwrap_or(usize::MAX));
         let more = |open: usize| (open < most).then_some(open + 1);
         let taken = self.open.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more);
         taken.is_ok().then(|| Permit(self.clone()))

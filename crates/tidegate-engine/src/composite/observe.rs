@@ -169,12 +169,13 @@ impl CompositeSet {
     }
 
     /// Looks at decoded points of sources whose receiver keeps this lease. Points of a source that it knows to be dead repeat
-    /// what the source has sent before: they change nothing. But its series end.
+    /// what the source has sent before: they change nothing. But its series end. The end of its `up` is not that of a target: the
+    /// lease says whether the source has left.
     pub fn observe_leased(&self, points: &[Point], lease: &Arc<Lease>, now: UnixNanos) {
         if lease.is_dead() {
-            let ends = points
-                .iter()
-                .filter(|point| point.value == Value::NoRecordedValue);
+            let is_end =
+                |point: &&Point| point.value == Value::NoRecordedValue && &*point.series.metric.name != UP;
+            let ends = points.iter().filter(is_end);
             ends.for_each(|point| self.observe(point, now));
         } else {
             self.observe_with(points, Some(lease), now);

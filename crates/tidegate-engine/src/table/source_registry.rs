@@ -108,12 +108,14 @@ impl SourceRegistry {
     }
 
     /// Notes a report of a source, for its cadence, and the lease that its receiver keeps. Two directories of cells may have
-    /// one resource: what the receiver repeats of a dead one does not show that the other one is dead.
+    /// one resource: what the receiver repeats of a dead one does not show that the other one is dead. Nobody may end a lease:
+    /// one that is overdue keeps no other from coming.
     pub(super) fn note_report(&mut self, number: SourceNumber, lease: Option<&Arc<Lease>>, now: UnixNanos) {
         if let Some(entry) = self.list.get_mut(number as usize).and_then(Option::as_mut) {
             entry.cadence.note(now);
-            let has_other = entry.lease.as_ref().is_some_and(|known| !known.is_dead());
-            let is_repeat = has_other && lease.is_some_and(|lease| lease.is_dead());
+            let is_alive = |lease: &Arc<Lease>| lease.is_alive(now);
+            let has_living = entry.lease.as_ref().is_some_and(is_alive);
+            let is_repeat = has_living && lease.is_some_and(|lease| !is_alive(lease));
             if !is_repeat {
                 entry.lease = lease.cloned();
             }

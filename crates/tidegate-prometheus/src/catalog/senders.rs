@@ -410,8 +410,14 @@ impl SenderState {
 
     /// The lease of its receiver; `None`: it lives by its reports. `resource`: the key of its resource.
     fn lease_of(&self, resource: Key) -> Option<Arc<Lease>> {
-        let mut tables = self.series.iter().filter_map(|(table, _)| table.upgrade());
-        tables.find_map(|table| table.lease_of_key(resource))
+        // Its series are often in one table, which is asked once.
+        let mut all = self.series.iter().enumerate();
+        all.find_map(|(at, (table, _))| {
+            let mut before = self.series.iter().take(at);
+            let is_asked = before.any(|(other, _)| other.ptr_eq(table));
+            let table = table.upgrade().filter(|_| !is_asked)?;
+            table.lease_of_key(resource)
+        })
     }
 
     /// Watches this series too, if a watched one has gone or fewer than the limit are watched.

@@ -39,8 +39,8 @@ enum SourceHealth {
 }
 
 impl ExpectedSources {
-    /// The quality of the sources after an evaluation; `None` without sources. `lease` is the configured limit of
-    /// silence for each source.
+    /// The quality of the sources after an evaluation; `None` without sources. It is stale if only sources that are forgotten
+    /// make the value. `lease` is the configured limit of silence for each source.
     pub(super) fn update(
         &mut self,
         evaluation: &Evaluation,
@@ -74,7 +74,14 @@ impl ExpectedSources {
                 SourceHealth::Alive | SourceHealth::Overdue => now.saturating_sub(known.heard) <= MEMORY_NS,
             }
         });
+        // Where nobody is expected, the dead make the value.
+        let of_dead = DataQuality {
+            state: Freshness::Stale,
+            expected: evaluation.sources.len(),
+            reporting: 0,
+        };
         self.quality()
+            .or_else(|| (of_dead.expected > 0).then_some(of_dead))
     }
 
     fn quality(&self) -> Option<DataQuality> {
@@ -191,12 +198,26 @@ mod tests {
             let quality = sources.update(&evaluation, lease, START).unwrap();
             assert_eq!((quality.state, quality.reporting), (Freshness::Stale, 0));
         }
-        // Its series stay, and it is still expected for 10 minutes.
-        let mut is_expected = |after: u64| {
-            let quality = sources.update(&evaluation, None, START + after * SECOND);
-            quality.is_some()
+        // Its series stay. It is expected for 10 minutes, and then as long as no other source has a value.
+        let mut counts = |evaluation: &Evaluation, after: u64| {
+            let quality = sources.update(evaluation, None, START + after * SECOND);
+            quality.map(|quality| (quality.state, quality.reporting, quality.expected))
         };
-        assert!(is_expected(600) && !is_expected(601));
+        let alive = |after: u64| SelectedSource {
+            key: Key::of_value(&2),
+            seen: START + after * SECOND,
+            is_dead: false,
+            ..evaluation.sources[0]
+        };
+        for after in [600, 601, 3600] {
+            assert_eq!(counts(&evaluation, after), Some((Freshness::Stale, 0, 1)));
+        }
+        let both = Evaluation {
+            sources: vec![evaluation.sources[0], alive(3601)],
+            ..Evaluation::default()
+        };
+        assert_eq!(counts(&both, 3601), Some((Freshness::Fresh, 1, 1)));
+        assert_eq!(counts(&Evaluation::default(), 3700), None);
     }
 
     #[test]

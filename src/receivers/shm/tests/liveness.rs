@@ -176,3 +176,52 @@ fn a_process_that_no_look_has_seen_alive_counts_for_a_living_source() {
     assert_eq!(*taker.0.lock(), [false]);
     assert!(lease.is_dead());
 }
+
+#[test]
+fn a_reload_goes_on_with_the_lease_of_a_directory() {
+    let mut scene = Scene::new("{fold: false}");
+    let store = scene.process("a", "llm");
+    count(&store, "a", 3);
+    scene.look();
+    let lease = scene.lease();
+    let term = lease.term_ns();
+    scene.reload_with("{fold: false, poll_interval: 10s}");
+    let touched = lease.touched();
+    scene.look();
+    assert!(Arc::ptr_eq(&scene.lease(), &lease) && lease.touched() > touched);
+    assert_eq!(lease.term_ns(), 2 * term, "three polls");
+    drop(store);
+    scene.look();
+    assert!(lease.is_dead());
+    // Its death does not become younger.
+    let touched = lease.touched();
+    scene.reload();
+    scene.look();
+    assert!(Arc::ptr_eq(&scene.lease(), &lease) && lease.is_dead());
+    assert_eq!(lease.touched(), touched);
+    // It goes while nobody looks.
+    std::fs::remove_dir_all(scene.root.path().join("a")).unwrap();
+    scene.reload();
+    scene.look();
+    assert!(lease.is_ended());
+}
+
+#[test]
+fn a_directory_that_dies_in_a_reload_sends_its_last_counts_before() {
+    let mut scene = Scene::new("{fold: false}");
+    let store = scene.process("a", "llm");
+    count(&store, "a", 3);
+    scene.look();
+    let lease = scene.lease();
+    count(&store, "a", 4);
+    drop(store);
+    scene.reload();
+    scene.sink.refuse(1);
+    scene.look();
+    assert_eq!(scene.sink.refusals_left(), 0);
+    scene.reload();
+    let taker = LeaseTaker::of(&mut scene);
+    scene.look();
+    assert_eq!(*taker.0.lock(), [false]);
+    assert!(lease.is_dead() && !lease.is_ended());
+}

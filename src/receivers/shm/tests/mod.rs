@@ -364,9 +364,20 @@ impl Scene {
 
     /// A new receiver replaces the old one.
     fn reload(&mut self) {
-        let Directories { config, patterns, .. } = &self.directories;
-        let entry = self.sink.entry(Signal::Metrics);
-        self.directories = Directories::new(config.clone(), patterns.clone(), &self.base, entry);
+        self.reload_as(self.directories.config.clone());
+    }
+
+    /// The same with other options.
+    fn reload_with(&mut self, options: &str) {
+        self.reload_as(settings::<ShmConfig>(options).get::<ShmConfig>());
+    }
+
+    fn reload_as(&mut self, config: Arc<ShmConfig>) {
+        let (patterns, entry) = (
+            self.directories.patterns.clone(),
+            self.sink.entry(Signal::Metrics),
+        );
+        self.directories = Directories::new(config, patterns, &self.base, entry);
     }
 
     /// Two seconds pass, then the receiver looks.

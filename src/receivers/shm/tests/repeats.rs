@@ -2,6 +2,8 @@
 
 //! Series that are sent again although they did not change.
 
+use crate::component::{Consumer, Entry, Flow, Refused};
+
 use super::*;
 
 /// More series than a look repeats, which is 4,096.
@@ -102,15 +104,101 @@ fn a_reload_does_not_repeat_dead_pods_and_a_restart_does() {
         (0..2).for_each(|_| scene.look());
         assert_eq!(scene.sent("requests").len(), 3);
     }
+    // A container runs while no receiver looks.
+    let short = scene.process(POD, "llm");
+    count(&short, "a", 2);
+    drop(short);
+    scene.reload();
+    scene.look();
+    assert_eq!(scene.sent("requests")[3..], [Value::Int(6)]);
     let again = scene.process(POD, "llm");
     scene.look();
-    assert_eq!(scene.sent("requests").len(), 4, "it lives again");
+    assert_eq!(scene.sent("requests").len(), 5, "it lives again");
     drop(again);
     scene.look();
     scene.base = context("receivers", "shm");
     scene.reload();
     scene.look();
-    assert_eq!(scene.sent("requests").len(), 5, "after a restart");
+    assert_eq!(scene.sent("requests").len(), 6, "after a restart");
+}
+
+#[test]
+fn the_merge_of_a_dead_pod_repeats_nothing_after_a_reload() {
+    let mut scene = Scene::new("{grace_period: 0s}");
+    for (label, mode) in [("a", GaugeMode::Max), ("b", GaugeMode::Min)] {
+        let store = scene.process(POD, "llm");
+        count(&store, label, 3);
+        set(&store, label, mode, 0.1);
+    }
+    (0..4).for_each(|_| scene.look());
+    let sent = scene.sink.items();
+    assert_eq!(sent, 4);
+    scene.reload();
+    (0..2).for_each(|_| scene.look());
+    assert_eq!(scene.sink.items(), sent);
+}
+
+#[test]
+fn a_reload_that_reads_more_of_a_dead_pod_sends_it() {
+    let mut scene = Scene::new("{fold: false, max_series: 1}");
+    let store = scene.process(POD, "llm");
+    count(&store, "a", 3);
+    count(&store, "b", 4);
+    drop(store);
+    scene.look();
+    assert!(scene.sent("requests").is_empty(), "its file has too many series");
+    scene.reload_with("{fold: false}");
+    scene.look();
+    assert_eq!(scene.sent("requests"), [Value::Int(3), Value::Int(4)]);
+}
+
+#[test]
+fn a_dead_process_without_room_is_sent_after_a_reload() {
+    let mut scene = Scene::new("{fold: false}");
+    let memory = scene.base.shared.memory.clone();
+    let one = scene.process(POD, "llm");
+    count(&one, "a", 3);
+    scene.look();
+    let limit = Limit::of(memory.reserved_bytes());
+    memory.add_limit(limit);
+    let other = scene.process(POD, "llm");
+    count(&other, "a", 4);
+    drop((one, other));
+    scene.look();
+    assert_eq!(scene.sent("requests"), [Value::Int(3)]);
+    memory.remove_limit(limit);
+    scene.reload();
+    scene.look();
+    assert_eq!(scene.sent("requests"), [Value::Int(3), Value::Int(7)]);
+}
+
+/// Refuses everything permanently.
+struct Refuser;
+
+impl Consumer for Refuser {
+    fn admit(&self, _: &Batch, _: &mut Flow) -> Result<(), Refused> {
+        Err(Refused::permanent("no"))
+    }
+
+    fn consume(&self, _: Batch, _: &mut Flow) {}
+}
+
+#[test]
+fn what_was_refused_permanently_of_a_dead_pod_is_sent_after_a_reload() {
+    let mut scene = Scene::new("{fold: false}");
+    let store = scene.process(POD, "llm");
+    count(&store, "a", 3);
+    scene.look();
+    count(&store, "a", 1);
+    drop(store);
+    scene.directories.entry = Entry::new(Signal::Metrics, Arc::new(Refuser), Arc::default());
+    scene.look();
+    assert_eq!(scene.sent("requests"), [Value::Int(3)]);
+    for _ in 0..2 {
+        scene.reload();
+        scene.look();
+        assert_eq!(scene.sent("requests"), [Value::Int(3), Value::Int(4)]);
+    }
 }
 
 #[test]

@@ -143,6 +143,24 @@ fn a_gauge_that_ends_long_after_its_source_has_died_stays_ended() {
 }
 
 #[test]
+fn a_dead_source_whose_gauge_is_called_up_has_not_left() {
+    let lease = Arc::new(Lease::new(Duration::from_secs(5), NOW));
+    let scene = Scene::of(Function::Last, Across::Sum);
+    let report = |name: &str, value: Value| {
+        let points = [point("a", name, Data::Gauge, NOW, value)];
+        scene.set.observe_leased(&points, &lease, NOW);
+    };
+    report("depth", Value::Double(4.0));
+    report("up", Value::Double(1.0));
+    assert_eq!(scene.eval(NOW), (Freshness::Fresh, Some(4.0)));
+    lease.suspend();
+    report("up", Value::NoRecordedValue);
+    let answer = scene.read(NOW);
+    assert_eq!((answer.state, answer.has_left), (Freshness::Stale, false));
+    assert_eq!((answer.sources_expected, answer.sources_reporting), (1, 0));
+}
+
+#[test]
 fn a_failed_scrape_ends_the_source_at_once_and_discovery_lets_it_go() {
     let scene = Scene::of(Function::Last, Across::Sum);
     let all_up = |now| {

@@ -143,6 +143,13 @@ fn what_is_repeated_of_the_dead_leaves_the_lease_of_a_living_source() {
     alive.suspend();
     report(&length, &dead, NOW + 3);
     assert!(is_that(&dead));
+    // Its receiver has stopped, and nobody ends its lease.
+    alive.touch(NOW + 4);
+    report(&depth, &alive, NOW + 4);
+    report(&length, &dead, NOW + 5 * SECOND);
+    assert!(is_that(&alive));
+    report(&length, &dead, NOW + 6 * SECOND);
+    assert!(is_that(&dead));
 }
 
 #[test]

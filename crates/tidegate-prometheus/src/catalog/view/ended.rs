@@ -85,9 +85,14 @@ impl EndedLevels {
         self.len == 0
     }
 
-    /// Remembers a level, if all of them then take at most so many bytes.
-    pub(super) fn add(&mut self, labels: Labels, level: EndedLevel, most_bytes: usize) {
-        let since = level.since;
+    /// Remembers a level that ends at that time, if all of them then take at most so many bytes. It makes the level only then.
+    pub(super) fn add(
+        &mut self,
+        labels: Labels,
+        since: Millis,
+        most_bytes: usize,
+        make: impl FnOnce() -> EndedLevel,
+    ) {
         let attended = *self.attended.get_or_insert(since);
         if since.abs_diff(attended) > UNATTENDED_MS {
             // A gateway without a sampler would keep them for good.
@@ -101,7 +106,7 @@ impl EndedLevels {
         }
         let name: Arc<str> = labels.get(NAME).into();
         let of_name = self.by_name.entry(name).or_default();
-        let known = of_name.insert(labels, level);
+        let known = of_name.insert(labels, make());
         if known.is_none() {
             self.len += 1;
             self.bytes += bytes;
@@ -157,16 +162,20 @@ mod tests {
         }
     }
 
+    fn add(ended: &mut EndedLevels, instance: u32, (source, since): (Key, Millis), most_bytes: usize) {
+        ended.add(labels(instance), since, most_bytes, || level(source, since));
+    }
+
     #[test]
     fn levels_that_nobody_looks_at_are_forgotten() {
         let (mut ended, source) = (EndedLevels::default(), Key::of_value(&1));
-        ended.add(labels(1), level(source, 1_000), usize::MAX);
-        ended.add(labels(2), level(source, 1_000 + 60_000), usize::MAX);
+        add(&mut ended, 1, (source, 1_000), usize::MAX);
+        add(&mut ended, 2, (source, 1_000 + 60_000), usize::MAX);
         assert_eq!(ended.len, 2);
-        ended.add(labels(3), level(source, 1_000 + 60_001), usize::MAX);
+        add(&mut ended, 3, (source, 1_000 + 60_001), usize::MAX);
         assert_eq!((ended.len, ended.by_name.len(), ended.bytes), (0, 0, 0));
         assert!(ended.attend(70_000));
-        ended.add(labels(4), level(source, 71_000), usize::MAX);
+        add(&mut ended, 4, (source, 71_000), usize::MAX);
         assert!(!ended.attend(72_000));
     }
 
@@ -177,10 +186,12 @@ mod tests {
         let one = weigh(&labels(1));
         for instance in 1..=4 {
             let source = if instance % 2 == 0 { fails } else { works };
-            ended.add(labels(instance), level(source, 1_000), 3 * one);
+            add(&mut ended, instance, (source, 1_000), 3 * one);
         }
-        ended.add(labels(1), level(works, 2_000), usize::MAX);
+        add(&mut ended, 1, (works, 2_000), usize::MAX);
         assert_eq!((ended.len, ended.bytes(), ended.refused()), (3, 3 * one, 1));
+        ended.add(labels(5), 2_000, 3 * one, || panic!("there is no room for it"));
+        assert_eq!(ended.refused(), 2);
         ended.forget(20_000, |ended| ended.source == fails);
         assert_eq!((ended.len, ended.bytes()), (1, one));
         ended.forget(20_000, |_| false);

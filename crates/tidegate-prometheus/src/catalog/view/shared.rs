@@ -98,9 +98,9 @@ impl SharedState {
 
     /// Remembers a level that has ended. All of them take at most a quarter of the memory of the past, and samples make room
     /// for them: without them, a reader would not learn that a value is incomplete.
-    pub(super) fn add_ended(&mut self, labels: Labels, level: EndedLevel) {
+    pub(super) fn add_ended(&mut self, labels: Labels, since: Millis, make: impl FnOnce() -> EndedLevel) {
         let most_bytes = self.history.limits().max_bytes / 4;
-        self.ended.add(labels, level, most_bytes);
+        self.ended.add(labels, since, most_bytes, make);
         self.history.share(self.ended.bytes());
     }
 

@@ -300,17 +300,17 @@ impl SeriesEntry {
             return;
         }
         let resource = &self.series.resource;
-        let lease = match pass.table {
+        let lease_of = || match pass.table {
             Some(table) => table.lease_of(resource),
             None => pass.senders.lease_of(resource),
         };
+        let mut lease = None;
         for number in &self.numbers {
-            let level = EndedLevel {
+            shared.add_ended(number.labels.clone(), pass.time, || EndedLevel {
                 source: key(&number.labels, resource),
-                lease: lease.clone(),
+                lease: lease.get_or_insert_with(lease_of).clone(),
                 since: pass.time,
-            };
-            shared.add_ended(number.labels.clone(), level);
+            });
         }
     }
 
