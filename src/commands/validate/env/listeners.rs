@@ -24,6 +24,12 @@ use crate::service::Plan;
 /// The longest path of a socket, in bytes.
 const MAX_SOCKET_PATH: usize = 107;
 
+/// The receiver whose protocols may share a port.
+const OTLP: &str = "receivers::otlp";
+
+/// The options of its addresses.
+const OTLP_PROTOCOLS: [&str; 2] = ["::protocols::grpc::endpoint", "::protocols::http::endpoint"];
+
 /// The length of the hidden name that a socket has before its permissions are set: `.`, and 8 digits.
 const HIDDEN_NAME: usize = 9;
 
@@ -71,6 +77,22 @@ impl Listener {
         let (section, rest) = path.split_once("::")?;
         let (id, _) = rest.split_once("::")?;
         path.get(..section.len() + 2 + id.len())
+    }
+
+    /// An `otlp` receiver and its protocol: `receivers::otlp/a` and `::protocols::grpc::endpoint`.
+    fn otlp_protocol(&self) -> Option<(&str, &str)> {
+        let (receiver, option) = self.at.path.split_at_checked(self.component()?.len())?;
+        let id = receiver.strip_prefix(OTLP)?;
+        let is_otlp = id.is_empty() || id.starts_with('/');
+        (is_otlp && OTLP_PROTOCOLS.contains(&option)).then_some((receiver, option))
+    }
+
+    /// Whether both are the protocols of one `otlp` receiver, which share the port.
+    fn shares_port(&self, other: &Self) -> bool {
+        let any_port = matches!(self.endpoint, Endpoint::Tcp { port: 0, .. });
+        let pair = self.otlp_protocol().zip(other.otlp_protocol());
+        let is_pair = pair.is_some_and(|(one, other)| one.0 == other.0 && one.1 != other.1);
+        is_pair && self.endpoint == other.endpoint && !any_port
     }
 
     /// Whether this and another listener can't both be bound. It looks host names up if two have the same port.
@@ -203,11 +225,9 @@ fn has_substitution(node: &Node) -> bool {
 /// Reports every listener whose address an earlier one has.
 pub(super) fn check_clashes(listeners: &[Listener], report: &mut Report<'_>) {
     for (index, listener) in listeners.iter().enumerate() {
-        let earlier = listeners
-            .iter()
-            .take(index)
-            .find(|earlier| listener.clashes(earlier));
-        if let Some(earlier) = earlier {
+        let mut earlier = listeners.iter().take(index);
+        let clashing = earlier.find(|earlier| listener.clashes(earlier) && !listener.shares_port(earlier));
+        if let Some(earlier) = clashing {
             report.error(
                 &listener.at,
                 format!("{} listens there too, on {}", earlier.at.path, earlier.shown),
@@ -371,15 +391,23 @@ mod tests {
 
     use super::super::sites::tests::with_sites;
     use super::*;
+    use crate::component::testing::free_port;
     use crate::config::Problems;
 
-    /// The messages about two receivers' endpoints.
+    /// The messages about the endpoints of two receivers.
     fn messages(one: &str, other: &str) -> String {
+        let grpc = |endpoint: &str| format!("{{protocols: {{grpc: {{endpoint: \"{endpoint}\"}}}}}}");
+        let (one, other) = (grpc(one), grpc(other));
+        messages_of(&format!("otlp: {one}, otlp/b: {other}"), "otlp, otlp/b")
+    }
+
+    /// The messages about receivers that all run.
+    fn messages_of(receivers: &str, ids: &str) -> String {
         let text = format!(
             "
-receivers: {{otlp: {{protocols: {{grpc: {{endpoint: \"{one}\"}}, http: {{endpoint: \"{other}\"}}}}}}}}
+receivers: {{{receivers}}}
 exporters: {{nop: }}
-service: {{pipelines: {{logs: {{receivers: [otlp], exporters: [nop]}}}}}}
+service: {{pipelines: {{logs: {{receivers: [{ids}], exporters: [nop]}}}}}}
 "
         );
         let mut messages = String::new();
@@ -399,7 +427,7 @@ service: {{pipelines: {{logs: {{receivers: [otlp], exporters: [nop]}}}}}}
         let messages_of_held = messages(&address, "127.0.0.1:0");
         let pid = format!("(pid {}) listens there", std::process::id());
         assert!(messages_of_held.contains(&pid), "{messages_of_held}");
-        assert!(messages_of_held.contains("protocols::grpc::endpoint"));
+        assert!(messages_of_held.contains("receivers::otlp::protocols::grpc::endpoint"));
         drop(held);
         assert_eq!(messages("127.0.0.1:0", "127.0.0.1:0"), "");
     }
@@ -451,10 +479,31 @@ service: {{pipelines: {{logs: {{receivers: [otlp], exporters: [nop]}}}}}}
         let path = directory.path().join("a.sock");
         let socket = path.to_str().unwrap();
         let said = messages(socket, socket);
-        assert!(
-            said.contains("http::endpoint: receivers::otlp::protocols::grpc::endpoint listens there too")
-        );
+        let expected = "receivers::otlp/b::protocols::grpc::endpoint: receivers::otlp::protocols::grpc::endpoint listens there too";
+        assert!(said.contains(expected), "{said}");
         assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn the_protocols_of_one_otlp_receiver_may_share_an_address() {
+        let directory = tempfile::tempdir().unwrap();
+        let socket = format!("unix:{}", directory.path().join("a.sock").display());
+        let port = free_port();
+        let address = format!("127.0.0.1:{port}");
+        let of = |grpc: &str, http: &str| {
+            format!("{{protocols: {{grpc: {{endpoint: \"{grpc}\"}}, http: {{endpoint: \"{http}\"}}}}}}")
+        };
+        for shared in [&address, &socket] {
+            let one = format!("otlp/a: {}", of(shared, shared));
+            assert_eq!(messages_of(&one, "otlp/a"), "", "{shared}");
+            let two = format!("{one}, otlp/b: {}", of("127.0.0.1:0", shared));
+            let said = messages_of(&two, "otlp/a, otlp/b");
+            assert_eq!(said.matches("listens there too").count(), 1, "{said}");
+        }
+        // Endpoints that overlap and are not equal are two listeners.
+        let wide = format!("0.0.0.0:{port}");
+        let said = messages_of(&format!("otlp: {}", of(&address, &wide)), "otlp");
+        assert!(said.contains("listens there too"), "{said}");
     }
 
     #[test]
