@@ -137,7 +137,12 @@ impl Listener {
                     let is_held = |one: &SocketAddr| others.iter().any(|other| overlap(one.ip(), other.ip()));
                     own.iter().any(is_held)
                 };
-                port == held_port && (host.eq_ignore_ascii_case(held_host) || overlaps())
+                // A listener on port 0 holds a port that the system has chosen.
+                let is_chosen = || {
+                    let own = self.addresses().unwrap_or_default();
+                    *held_port == 0 && own.into_iter().any(port_holders::is_own)
+                };
+                (port == held_port || is_chosen()) && (host.eq_ignore_ascii_case(held_host) || overlaps())
             }
             _ => false,
         }
@@ -154,9 +159,22 @@ fn is_same_file(one: &Path, other: &Path) -> bool {
 pub(in crate::commands) struct Listening(Vec<Listener>);
 
 impl Listening {
-    pub(super) fn of(sites: &[Site<'_>]) -> Self {
-        let listeners = sites.iter().filter_map(|site| Listener::of_site(site, addresses));
-        Self(listeners.collect())
+    /// All listeners of a configuration.
+    pub(super) const fn of(listeners: Vec<Listener>) -> Self {
+        Self(listeners)
+    }
+
+    /// Whether this configuration has a listener with this path and endpoint.
+    fn has(&self, listener: &Listener) -> bool {
+        let is_same =
+            |held: &Listener| held.at.path == listener.at.path && held.endpoint == listener.endpoint;
+        self.0.iter().any(is_same)
+    }
+
+    /// Reports every listener whose address an earlier one has, apart from pairs that `running` has too.
+    pub(super) fn check_clashes(&self, running: &Self, report: &mut Report<'_>) {
+        let run = |one: &Listener, other: &Listener| running.has(one) && running.has(other);
+        report_clashes(&self.0, run, report);
     }
 
     /// The paths of a component of this configuration and one of another, for all pairs that want the same address or
@@ -224,9 +242,20 @@ fn has_substitution(node: &Node) -> bool {
 
 /// Reports every listener whose address an earlier one has.
 pub(super) fn check_clashes(listeners: &[Listener], report: &mut Report<'_>) {
+    report_clashes(listeners, |_, _| false, report);
+}
+
+/// The same apart from pairs that `run` already.
+fn report_clashes(
+    listeners: &[Listener],
+    run: impl Fn(&Listener, &Listener) -> bool,
+    report: &mut Report<'_>,
+) {
     for (index, listener) in listeners.iter().enumerate() {
         let mut earlier = listeners.iter().take(index);
-        let clashing = earlier.find(|earlier| listener.clashes(earlier) && !listener.shares_port(earlier));
+        let clashing = earlier.find(|earlier| {
+            !run(listener, earlier) && !listener.shares_port(earlier) && listener.clashes(earlier)
+        });
         if let Some(earlier) = clashing {
             report.error(
                 &listener.at,
@@ -455,12 +484,13 @@ service: {{pipelines: {{logs: {{receivers: [{ids}], exporters: [nop]}}}}}}
         };
         let unix = |name: &str| format!("unix:{}", path(name).display());
         let running = listening(&[held.clone(), unix("live")]);
-        let said = |endpoint: &str| {
+        let said_beside = |running: &Listening, endpoint: &str| {
             let mut problems = Problems::default();
             let new = listening(&[endpoint.to_owned()]);
-            new.check_beside(&running, &mut Report::new(&mut problems));
+            new.check_beside(running, &mut Report::new(&mut problems));
             problems.to_string()
         };
+        let said = |endpoint: &str| said_beside(&running, endpoint);
         let (_, port) = held.rsplit_once(':').unwrap();
         let addresses = [held.clone(), format!("0.0.0.0:{port}"), "127.0.0.1:0".to_owned()];
         let sockets = ["live", "link/live", "new"].map(unix);
@@ -468,6 +498,11 @@ service: {{pipelines: {{logs: {{receivers: [{ids}], exporters: [nop]}}}}}}
             assert_eq!(said(fine), "", "{fine}");
         }
         let refused = said(&taken_address);
+        assert!(refused.contains("listens there"), "{refused}");
+        let any_port = listening(&["127.0.0.1:0".to_owned()]);
+        assert_eq!(said_beside(&any_port, &taken_address), "", "it may hold the port");
+        let elsewhere = listening(&["127.0.0.2:0".to_owned()]);
+        let refused = said_beside(&elsewhere, &taken_address);
         assert!(refused.contains("listens there"), "{refused}");
         drop(taken);
         assert_eq!(said(&taken_address), "");
@@ -549,6 +584,42 @@ service: {{pipelines: {{logs: {{receivers: [{ids}], exporters: [nop]}}}}}}
     }
 
     #[test]
+    fn clashes_of_a_running_configuration_are_no_errors_of_the_next() {
+        let without_ipv6: Resolve = |host, port| {
+            let host = if host == "localhost" { "127.0.0.1" } else { host };
+            written_address(host, port)
+        };
+        let of = |resolve: Resolve, endpoints: &[&str]| {
+            let listeners = endpoints.iter().enumerate().map(|(index, text)| Listener {
+                at: Position {
+                    span: None,
+                    path: format!("receivers::otlp/{index}::protocols::grpc::endpoint"),
+                },
+                endpoint: text.parse().unwrap(),
+                socket_type: SocketType::STREAM,
+                shown: (*text).to_owned(),
+                resolve,
+            });
+            Listening::of(listeners.collect())
+        };
+        let said = |new: &Listening, running: &Listening| {
+            let mut problems = Problems::default();
+            new.check_clashes(running, &mut Report::new(&mut problems));
+            problems.to_string()
+        };
+        let runs = ["localhost:4317", "[::1]:4317"];
+        let other = of(written_address, &["localhost:4317", "[::1]:4318"]);
+        assert_eq!(said(&of(without_ipv6, &runs), &other), "");
+        let running = of(written_address, &runs);
+        assert_eq!(said(&running, &running), "");
+        let refused = said(&running, &other);
+        assert!(refused.contains("listens there too"), "{refused}");
+        let three = of(written_address, &[runs[0], runs[1], "[::]:4317"]);
+        let refused = said(&three, &running);
+        assert_eq!(refused.matches("listens there too").count(), 1, "{refused}");
+    }
+
+    #[test]
     fn components_of_two_configurations_that_want_one_address_are_named() {
         let of = |receiver: &str, zpages: &str| {
             let text = format!(
@@ -560,7 +631,11 @@ service: {{extensions: [zpages], pipelines: {{logs: {{receivers: [otlp], exporte
 "
             );
             let mut listening = Listening(Vec::new());
-            with_sites(&text, |sites, _| listening = Listening::of(sites));
+            with_sites(&text, |sites, _| {
+                let listeners = sites.iter();
+                let listeners = listeners.filter_map(|site| Listener::of_site(site, addresses));
+                listening = Listening::of(listeners.collect());
+            });
             listening
         };
         let old = of("127.0.0.1:4318", "127.0.0.1:1");
