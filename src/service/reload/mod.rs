@@ -156,7 +156,8 @@ impl Running {
             // Members of both plans may run.
             let edges = PathEdges::of(&[from, to]);
             let again = self.change_back(from, &edges, clashes).await;
-            if matches!(&again, Some(again) if matches!(again.error, ReloadError::Busy)) {
+            let is_busy = |failed: &Failed| matches!(failed.error, ReloadError::Busy);
+            if again.as_ref().is_some_and(is_busy) {
                 self.change_back(from, &edges, clashes).await
             } else {
                 again
