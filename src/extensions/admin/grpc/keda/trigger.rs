@@ -381,7 +381,8 @@ mod tests {
             let signals: Vec<_> = (0..composites)
                 .map(|number| format!("composite_{number}/1"))
                 .collect();
-            parse(&[("signals", &signals.join(","))]).unwrap().bytes()
+            let signals = signals.join(",");
+            parse(&[("signals", signals.as_str())]).unwrap().bytes()
         };
         assert!(bytes(8) > 8 << 10);
         assert!(bytes(16) <= FREE_BYTES);
