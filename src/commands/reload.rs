@@ -63,11 +63,8 @@ impl Reloader<'_> {
         let (level, shared) = (self.loaded.level(), self.shared.clone());
         let check = move || -> Result<_, String> {
             let mut checked = load::check_again(&args);
-            validate::check_clashes(&mut checked);
-            // Otherwise it may hold addresses that `listening` does not list.
-            if shared.health.lacking().is_none() {
-                validate::check_new_listeners(&mut checked, &listening);
-            }
+            let is_whole = shared.health.lacking().is_none();
+            validate::check_new_listeners(&mut checked, &listening, is_whole);
             let mut loaded = checked.into_loaded()?;
             loaded.override_level(level);
             Ok(ReadConfig {

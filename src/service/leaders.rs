@@ -62,6 +62,7 @@ fn is_local(plan: &Plan, cluster: &str) -> bool {
 }
 
 /// A receiver of a pipeline whose metrics other replicas lack. Each replica scrapes its targets and evaluates its rules itself.
+/// A target allocator gives each replica other targets.
 fn own_receiver<'a>(plan: &'a Plan, pipeline: &'a PipelinePlan) -> Option<&'a ComponentId> {
     let alike = [
         receivers::nop::FACTORY.kind,
@@ -70,7 +71,14 @@ fn own_receiver<'a>(plan: &'a Plan, pipeline: &'a PipelinePlan) -> Option<&'a Co
         tidegate_scrape::FACTORY.kind,
     ];
     let mut all = planned_receivers(plan, pipeline);
-    let own = all.find(|(_, planned)| !alike.contains(&planned.factory.kind));
+    let allocates = |options: &Node| {
+        let allocator = options.get("target_allocator");
+        allocator.is_some_and(|node| !node.is_null())
+    };
+    let is_alike = |planned: &Planned<ReceiverFactory>| {
+        alike.contains(&planned.factory.kind) && !allocates(&planned.options)
+    };
+    let own = all.find(|(_, planned)| !is_alike(planned));
     own.map(|(id, _)| id)
 }
 
@@ -139,6 +147,7 @@ receivers:
   partials: {{cluster: cluster}}
   otlp: {{protocols: {{grpc: {{}}}}}}
   prometheus: {{config: {{scrape_configs: [{{job_name: a, static_configs: [{{targets: ['a:1']}}]}}]}}}}
+  prometheus/allocated: {{target_allocator: {{endpoint: 'http://a', collector_id: b}}}}
 exporters:
   otlp/all: {{endpoint: 'a:4317'}}
   otlp/led: {{endpoint: 'a:4317', only_leader: cluster}}
@@ -231,6 +240,11 @@ service: {{extensions: [cluster], pipelines: {pipelines}}}"
         );
         let one = problems("{metrics: {receivers: [partials, otlp], exporters: [kafka/led]}}");
         assert!(one.contains(LOSSES), "{one}");
+        let allocated = problems("{metrics: {receivers: [prometheus/allocated], exporters: [otlp/led]}}");
+        assert!(
+            allocated.contains("also sends metrics of `prometheus/allocated`"),
+            "{allocated}"
+        );
         let alike = "{metrics: {receivers: [partials, prometheus], exporters: [otlp/led]},
             logs: {receivers: [otlp], exporters: [otlp/led]}}";
         let said = problems(alike);

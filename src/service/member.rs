@@ -80,7 +80,29 @@ pub struct GraphMember {
     pub(super) downstreams: [Option<Arc<Downstream>>; 3],
 }
 
+/// A member of a plan, whether it runs or not.
+#[derive(Clone)]
+pub(super) struct Wanted {
+    pub(super) path: Arc<str>,
+    parts: Parts,
+}
+
+impl Wanted {
+    /// Whether a member has its path, and is built from the same.
+    pub(super) fn is_like(&self, member: &GraphMember) -> bool {
+        self.path == member.path && self.parts == member.parts
+    }
+}
+
 impl GraphMember {
+    /// What it is in its plan.
+    pub(super) fn wanted(&self) -> Wanted {
+        Wanted {
+            path: self.path.clone(),
+            parts: self.parts.clone(),
+        }
+    }
+
     /// Starts and stops it.
     pub fn lifecycle(&self) -> Arc<dyn Lifecycle> {
         self.instance.lifecycle()

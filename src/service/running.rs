@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use tokio::task::JoinHandle;
 
 use super::graph::{Graph, GraphMember};
+use super::member::Wanted;
 use crate::component::account::default_limit;
 use crate::component::graph_metrics::GraphMetrics;
 use crate::component::shared::Phase;
@@ -24,8 +25,8 @@ pub struct Running {
     pub(super) leaving: Vec<GraphMember>,
     /// Members that a reload has stopped. A return to the old plan takes their tables.
     pub(super) stopped: Vec<GraphMember>,
-    /// The paths of components that a failed reload has stopped, and that could not be started again.
-    pub(super) missing: Vec<Arc<str>>,
+    /// The members of the plan, if a failed reload could not restore all of them. Otherwise empty.
+    pub(super) wanted: Vec<Wanted>,
     /// Generations whose pushes may still reach them.
     pub(super) past: Vec<Arc<Generation>>,
     /// Generations whose pushes did not end in time. Their consumers stay.
@@ -52,7 +53,7 @@ impl Running {
             shared,
             leaving: Vec::new(),
             stopped: Vec::new(),
-            missing: Vec::new(),
+            wanted: Vec::new(),
             past: Vec::new(),
             overdue: Vec::new(),
             watching: tokio::spawn(async move { memory.watch().await }),

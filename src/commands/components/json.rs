@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 use super::{About, drop_reasons, examples, service};
 use crate::built::VERSION;
 use crate::component::ErrorDoc;
-use crate::config::{Class, Node, OptionDoc, YamlType};
+use crate::config::{Class, Node, OptionDoc, REDACTED, YamlType};
 use crate::exporters;
 use crate::extensions::admin;
 use crate::telemetry::{self, OwnMetric};
@@ -144,17 +144,25 @@ fn example_of(option: &OptionDoc, example: Option<&Node>) -> Option<String> {
         return Some(text.unwrap_or_else(|| node.to_json().to_string()));
     }
     let default = option.default.as_deref().unwrap_or_default();
-    let is_empty = ["", "unset", "[]", "{}", "\"\""].contains(&default);
+    let is_empty = ["", "unset", "[]", "{}", "\"\"", REDACTED].contains(&default);
     if !is_empty {
         return Some(default.to_owned());
     }
-    if let Some(word) = words(&option.type_help.accepts).first() {
-        return Some((*word).to_owned());
-    }
-    match (&option.type_help.accepts, option.type_help.example) {
-        (YamlType::Boolean, _) => Some("true".to_owned()),
-        (_, "") => None,
-        (_, example) => example.split(" or ").next().map(str::to_owned),
+    let help = &option.type_help;
+    let suggested = match (words(&help.accepts).first(), &help.accepts, help.example) {
+        (Some(word), ..) => Some(*word),
+        (None, YamlType::Boolean, _) => Some("true"),
+        (None, _, "") => None,
+        (None, _, example) => example.split(" or ").next(),
+    };
+    suggested.map(|text| as_item(text, &help.accepts))
+}
+
+/// A suggested value of a list as its item, others as they are.
+fn as_item(text: &str, accepts: &YamlType) -> String {
+    match accepts {
+        YamlType::List(_) if !text.starts_with('[') => format!("[{text}]"),
+        _ => text.to_owned(),
     }
 }
 
@@ -244,6 +252,19 @@ mod tests {
         assert_eq!(default("sending_queue::num_consumers"), "1");
         assert_eq!(default("retry_on_failure::initial_interval"), "500ms");
         assert_eq!(option(otlphttp, "sending_queue::num_consumers")["default"], "10");
+    }
+
+    #[test]
+    fn an_example_has_the_form_of_its_type_and_is_no_masked_secret() {
+        let items = YamlType::List(Box::new(YamlType::Text));
+        assert_eq!(as_item("a", &items), "[a]");
+        assert_eq!(as_item("[a, b]", &items), "[a, b]");
+        assert_eq!(as_item("a", &YamlType::Text), "a");
+        let document = document(&all());
+        let components = document["components"].as_array().unwrap().iter();
+        let options = components.flat_map(|component| component["options"].as_array().unwrap());
+        let masked: Vec<_> = options.filter(|option| option["example"] == REDACTED).collect();
+        assert!(masked.is_empty(), "{masked:?}");
     }
 
     #[test]

@@ -118,16 +118,17 @@ impl Environment {
 }
 
 /// Notes listeners that want the same address. A check of the machine does this with the addresses of host names.
-pub(super) fn check_clashes(checked: &mut Checked) {
+fn check_clashes(checked: &mut Checked) {
     if let (Some(document), Some(plan)) = (&checked.document, &checked.plan) {
         env::check_clashes(document, plan, &mut checked.problems);
     }
 }
 
-/// Notes addresses and sockets that this machine can't give, apart from those of a configuration that runs.
-pub(super) fn check_new_listeners(checked: &mut Checked, running: &Listening) {
+/// Notes listeners that want the same address, apart from those of a configuration that runs. If this `is_whole`, it also
+/// notes addresses and sockets that this machine can't give.
+pub(super) fn check_new_listeners(checked: &mut Checked, running: &Listening, is_whole: bool) {
     if let (Some(document), Some(plan)) = (&checked.document, &checked.plan) {
-        env::check_new_listeners(document, plan, running, &mut checked.problems);
+        env::check_new_listeners(document, plan, running, is_whole, &mut checked.problems);
     }
 }
 

@@ -135,9 +135,9 @@ impl HistoryFetch {
         }))
     }
 
-    /// Waits until this gateway is ready, and fetches the history from the first peer that gives it.
+    /// Waits until the values of this gateway may be read, and fetches the history from the first peer that gives it.
     pub(super) async fn run(self) {
-        while !self.base.shared.health.is_ready() {
+        while !self.base.shared.health.is_readable() {
             sleep(READY_INTERVAL).await;
         }
         let Some((merged, lag)) = merged_tables(&self.base.shared) else {

@@ -45,8 +45,9 @@ const FOLLOWING: Most = Most {
     of_one: 1024,
 };
 
-/// A stream of gRPC keeps so much of its request without a reservation. Autoscalers come above the memory limit, too.
-const FREE_BYTES: usize = 8 << 10;
+/// A stream of gRPC keeps so much of its request without a reservation: enough for a `Watch`, and for a trigger with 16
+/// composites. Autoscalers come above the memory limit, too. All streams together are 64 MiB at most.
+pub(super) const FREE_BYTES: usize = 32 << 10;
 
 /// The most bytes that all of these streams keep beyond that. A memory limit below 1 GiB lowers it.
 const KEPT_BYTES: usize = 64 << 20;

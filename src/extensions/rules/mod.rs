@@ -283,7 +283,7 @@ impl RulesExtension {
                 let written_now = kept.clone().unwrap_or_default();
                 // No evaluation ends orphans if there are no groups.
                 let ends_orphans = groups.is_empty()
-                    && engine.shared.health.is_ready()
+                    && engine.shared.health.is_readable()
                     && began.elapsed() >= engine.config.interval;
                 let attending = in_background(move || {
                     let now = unix_now();

@@ -200,6 +200,21 @@ async fn a_successor_takes_over_alerts_and_series() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn series_of_removed_rules_end_while_a_component_is_not_restored() {
+    let rig = Rig::new();
+    let (first, _) = rig.pending().await;
+    eventually("a series is recorded", || !first.engine.recorded.is_empty());
+    rig.write("groups: []");
+    let second = rig.extension().unwrap();
+    first.stop(soon()).await;
+    rig.base.shared.health.lack(Some("receivers::otlp".to_owned()));
+    start(&second).await;
+    let recorded = second.engine.recorded.clone();
+    eventually("the series of removed rules end", || recorded.is_empty());
+    second.stop(soon()).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_evaluation_that_outlasts_the_stop_hands_its_state_on() {
     let rig = Rig::new();
     let (first, before) = rig.pending().await;

@@ -62,6 +62,10 @@ pub(super) struct Change {
     pub(super) revived: Vec<GraphMember>,
     /// Members of an earlier graph that still run, and have to stop before their successors start.
     pub(super) ending: Vec<GraphMember>,
+    /// New members other than receivers that could not start, on the return to the old plan.
+    pub(super) lost: Vec<GraphMember>,
+    /// The error of the first of them.
+    pub(super) error: Option<ComponentError>,
 }
 
 impl Change {
@@ -97,6 +101,8 @@ impl Change {
             rest,
             revived,
             ending,
+            lost: Vec::new(),
+            error: None,
         };
         for member in fresh {
             let mut old = change.first.iter().chain(&change.receivers);
@@ -117,6 +123,15 @@ impl Change {
         let (receivers, early): (Vec<_>, Vec<_>) = early.partition(|member| member.class == Class::Receiver);
         self.early = early;
         self.late_receivers.extend(receivers);
+    }
+
+    /// Takes a new member that could not start out of the change.
+    pub(super) fn lose(&mut self, member: &GraphMember, error: ComponentError) {
+        for list in [&mut self.early, &mut self.late, &mut self.graph.members] {
+            list.retain(|other| !other.is(member));
+        }
+        self.lost.push(member.clone());
+        self.error.get_or_insert(error);
     }
 
     /// Checks the files of all new members, while the old ones run.

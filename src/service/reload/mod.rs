@@ -18,7 +18,7 @@
 //! `change` sorts the members by these steps. `fixed` refuses what can't change.
 //!
 //! A failure from step 3 on is followed by the same steps back to the old plan: stopped members are built again. Members
-//! that have not stopped yet run on, or stop before step 2 if their successors can't start beside them. A receiver that can't
+//! that have not stopped yet run on, or stop before step 2 if their successors can't start beside them. A member that can't
 //! start then does not keep the others from it. The gateway is not ready while a member of the old plan does not run.
 
 mod change;
@@ -34,7 +34,7 @@ use edges::PathEdges;
 pub use fixed::parts_that_need_a_restart;
 
 use super::graph::{BuildError, Graph, GraphMember};
-use super::member::Instance;
+use super::member::{Instance, Wanted};
 use super::plan::Plan;
 use super::running::{Running, start_within, stop_all, stop_within};
 use crate::component::graph_metrics::GraphMetrics;
@@ -50,6 +50,9 @@ const HANDOVER: Duration = Duration::from_secs(1);
 
 /// The name under which the health shows a failed reload.
 const SERVICE: &str = "service";
+
+/// What is missing if all members of the old plan run, but lead to those of another one.
+const OLD_PIPELINES: &str = "the old pipelines";
 
 /// The longest start of a member beside the old ones.
 const START: Duration = Duration::from_secs(30);
@@ -131,7 +134,7 @@ impl Running {
     ) -> Result<Changes, ReloadError> {
         fixed::check(from, to)?;
         let _guard = self.shared.reloads.begin();
-        let wanted: Vec<_> = self.paths().into_iter().chain(self.missing.clone()).collect();
+        let wanted = self.wanted();
         let services = self.shared.services.all();
         let nodes = self.metrics.nodes.iter();
         let peers: Vec<_> = nodes
@@ -150,13 +153,15 @@ impl Running {
             .into_iter()
             .for_each(|(ledger, labels)| ledger.goes_to(labels));
         let again = if failed.has_stopped {
-            // A push of the first graph must not meet the third one.
-            for generation in &self.past {
-                Wiring::ended(generation, Instant::now() + PUSHES_END).await;
-            }
             // Members of both plans may run.
             let edges = PathEdges::of(&[from, to]);
-            self.change(from, &edges, clashes, Direction::Back).await.err()
+            let again = self.change_back(from, &edges, clashes).await;
+            let is_busy = |failed: &Failed| matches!(failed.error, ReloadError::Busy);
+            if again.as_ref().is_some_and(is_busy) {
+                self.change_back(from, &edges, clashes).await
+            } else {
+                again
+            }
         } else {
             None
         };
@@ -172,18 +177,46 @@ impl Running {
         Err(failed.error)
     }
 
+    /// Returns to the old plan.
+    async fn change_back(
+        &mut self,
+        from: &Plan,
+        edges: &PathEdges,
+        clashes: &[[String; 2]],
+    ) -> Option<Failed> {
+        // A push of the first graph must not meet the third one.
+        for generation in &self.past {
+            Wiring::ended(generation, Instant::now() + PUSHES_END).await;
+        }
+        self.change(from, edges, clashes, Direction::Back).await.err()
+    }
+
+    /// The members of the plan that runs, also those that do not run since a failed reload.
+    fn wanted(&self) -> Vec<Wanted> {
+        if self.wanted.is_empty() {
+            self.members.iter().map(GraphMember::wanted).collect()
+        } else {
+            self.wanted.clone()
+        }
+    }
+
     /// All members of the plan run.
     fn note_whole(&mut self) {
-        self.missing.clear();
+        self.wanted.clear();
         self.shared.health.trouble(SERVICE, None);
         self.shared.health.lack(None);
     }
 
-    /// Some of the `wanted` members do not run, because they could not be started again.
-    fn note_missing(&mut self, wanted: Vec<Arc<str>>, error: &ReloadError) {
-        let is_missing = |path: &Arc<str>| self.members.iter().all(|member| member.path != *path);
-        self.missing = wanted.into_iter().filter(is_missing).collect();
-        let components = self.missing.join(", ");
+    /// The plan of the `wanted` members does not run as a whole, because it could not be restored.
+    fn note_missing(&mut self, wanted: Vec<Wanted>, error: &ReloadError) {
+        let is_missing = |one: &&Wanted| !self.members.iter().any(|member| one.is_like(member));
+        let paths: Vec<_> = wanted.iter().filter(is_missing).map(|one| &*one.path).collect();
+        let components = if paths.is_empty() {
+            OLD_PIPELINES.to_owned()
+        } else {
+            paths.join(", ")
+        };
+        self.wanted = wanted;
         tracing::error!(
             %error,
             components,
@@ -195,8 +228,7 @@ impl Running {
              reload it, or restart the gateway"
         );
         self.shared.health.trouble(SERVICE, Some(trouble));
-        let lacks = !components.is_empty();
-        self.shared.health.lack(lacks.then_some(components));
+        self.shared.health.lack(Some(components));
     }
 
     /// The counters of all components.
@@ -229,11 +261,15 @@ impl Running {
             Direction::Back => change.delay_receivers(),
         }
         self.end_leaving(&change).await;
-        self.start_early(&change).await?;
-        self.hand_over(&change).await?;
+        self.start_early(&mut change, direction).await?;
+        self.hand_over(&mut change, direction).await?;
         self.commit(&change);
-        self.change_receivers(change, direction).await?;
-        Ok(changes)
+        let lost = change.error.take();
+        let started = self.change_receivers(change, direction).await;
+        match lost {
+            Some(error) => Err(Failed::late(error)),
+            None => started.map(|()| changes),
+        }
     }
 
     /// Stops members that the failed plan has removed or replaced, and that the old one builds again, where both can't run
@@ -249,16 +285,30 @@ impl Running {
     }
 
     /// Step 2.
-    async fn start_early(&self, change: &Change) -> Result<(), Failed> {
-        for (at, member) in change.early.iter().enumerate() {
+    async fn start_early(&self, change: &mut Change, direction: Direction) -> Result<(), Failed> {
+        let early = change.early.clone();
+        for (at, member) in early.iter().enumerate() {
             // Nothing may reach the new graph before it is whole.
             member.set_downstreams(DownstreamState::Closed);
             if let Err(error) = self.start_new(member, START).await {
-                stop_in_pause(&change.early[..=at]).await;
-                return Err(Failed::early(error.into()));
+                match direction {
+                    Direction::Forward => {
+                        stop_in_pause(&early[..=at]).await;
+                        return Err(Failed::early(error.into()));
+                    }
+                    Direction::Back => self.lose(change, member, error).await,
+                }
             }
         }
         Ok(())
+    }
+
+    /// Goes on without a member of the old plan that can't start again.
+    async fn lose(&self, change: &mut Change, member: &GraphMember, error: ComponentError) {
+        let lost = std::slice::from_ref(member);
+        stop_in_pause(lost).await;
+        self.succeed(lost);
+        change.lose(member, error);
     }
 
     /// Starts a new member within `limit`. One that opens a log has longer, until the gateway stops.
@@ -280,7 +330,7 @@ impl Running {
     }
 
     /// Step 3. Pushes are held after it, until the commit.
-    async fn hand_over(&mut self, change: &Change) -> Result<(), Failed> {
+    async fn hand_over(&mut self, change: &mut Change, direction: Direction) -> Result<(), Failed> {
         if change.first.is_empty() && change.late.is_empty() {
             return Ok(());
         }
@@ -299,9 +349,14 @@ impl Running {
         self.name_heirs(&change.first, &change.graph.members);
         self.stop_first(&change.first).await;
         self.note_stopped(&change.first);
-        for member in &change.late {
+        let late = change.late.clone();
+        for member in &late {
             member.set_downstreams(DownstreamState::Closed);
             if let Err(error) = self.start_new(member, START_IN_PAUSE).await {
+                if matches!(direction, Direction::Back) {
+                    self.lose(change, member, error).await;
+                    continue;
+                }
                 // All of them: one that has not started may have what its predecessor could not deliver.
                 stop_in_pause(&change.late).await;
                 stop_in_pause(&change.early).await;
@@ -365,7 +420,8 @@ impl Running {
         change.graph.connect(shared.wiring.next_number());
         self.past.push(shared.wiring.advance());
         shared.wiring.resume();
-        for member in change.early.iter().chain(&change.late) {
+        // Pushes into a lost member must not wait for its start.
+        for member in change.early.iter().chain(&change.late).chain(&change.lost) {
             member.set_downstreams(DownstreamState::Open);
         }
         self.leaving.retain(|member| !has(&change.revived, member));

@@ -334,6 +334,57 @@ service: {{pipelines: {{metrics: {{receivers: [uds, uds/next], exporters: [nop]}
     running.stop(DRAIN).await;
 }
 
+/// The page of the old plan can't listen again, because the directory of its socket has gone.
+#[tokio::test]
+async fn an_exporter_that_is_not_restored_does_not_keep_receivers_from_it() {
+    let (folder, (_listener, taken)) = (tempfile::tempdir().unwrap(), taken());
+    let home = folder.path().join("home");
+    std::fs::create_dir(&home).unwrap();
+    let of = |page: &str, mode: &str| {
+        plan(&format!(
+            "receivers: {{uds: {{stream: {{path: {}/events.sock, mode: \"{mode}\"}}}}}}
+exporters: {{prometheus: {{endpoint: \"{page}\"}}}}
+service: {{pipelines: {{metrics: {{receivers: [uds], exporters: [prometheus]}}}}}}",
+            folder.path().display()
+        ))
+    };
+    let from = of(&format!("unix:{}/page.sock", home.display()), "0660");
+    let to = of(&taken.to_string(), "0600");
+    let shared = Arc::new(Shared::default());
+    let mut running = run(&from, &shared).await;
+    std::fs::remove_dir_all(&home).unwrap();
+    for _ in 0..2 {
+        fails(&mut running, &from, &to, taken).await;
+        let expected = "exporters::prometheus: not restored after a failed reload";
+        assert_eq!(shared.health.unready().as_deref(), Some(expected));
+        assert_eq!(running.paths().join(", "), "receivers::uds");
+    }
+    std::fs::create_dir(&home).unwrap();
+    let changes = running.reload(&from, &from, &[]).await.unwrap();
+    running.finish(DRAIN).await;
+    assert_eq!(changes.added.join(", "), "exporters::prometheus");
+    assert!(shared.health.is_ready() && shared.health.troubles().is_empty());
+    running.stop(DRAIN).await;
+}
+
+#[tokio::test]
+async fn components_of_the_refused_plan_do_not_count_as_those_of_the_old_one() {
+    let shared = Arc::new(Shared::default());
+    let old = run(&page("a"), &Arc::default()).await;
+    let mut mixed = run(&page("b"), &shared).await;
+    mixed.note_missing(old.wanted(), &ReloadError::Busy);
+    let expected = "exporters::prometheus: not restored after a failed reload";
+    assert_eq!(shared.health.unready().as_deref(), Some(expected));
+    mixed.note_whole();
+    assert!(shared.health.is_ready());
+    let wanted = mixed.wanted();
+    mixed.note_missing(wanted, &ReloadError::Busy);
+    let expected = "the old pipelines: not restored after a failed reload";
+    assert_eq!(shared.health.unready().as_deref(), Some(expected));
+    old.stop(DRAIN).await;
+    mixed.stop(DRAIN).await;
+}
+
 /// Waits until a table has the gauge `depth` with this value.
 async fn until_depth_is(expected: f64, shared: &Shared) {
     let deadline = Instant::now() + Duration::from_secs(60);

@@ -95,3 +95,26 @@ fn ports_move_between_components_of_different_types() {
     assert!(shows());
     live.gateway.stop();
 }
+
+#[test]
+fn a_receiver_with_one_port_for_both_protocols_reloads() {
+    let (ports, sink) = (ports(), OtlpSink::start());
+    let plain = config(ports, &sink.endpoint(), BASE);
+    let http = format!("http: {{endpoint: \"127.0.0.1:{}\"}}", ports.input);
+    let both = format!("{}, {http}", http.replace("http:", "grpc:"));
+    let shared = plain.replace(&http, &both);
+    assert_ne!(shared, plain);
+    let live = Live::start(ports.admin, &shared);
+    let mut sender = Sender::connect(ports.input);
+    sender.send().expect("an answer");
+    let lines = live.applies(&shared);
+    assert!(lines.is_empty(), "{lines:?}");
+    sender.send().expect("the old connection");
+    let limited = both.replace("http: {", "http: {max_request_body_size: 9MiB, ");
+    let changed = shared.replace(&both, &limited);
+    assert_eq!(live.applies(&changed), ["rebuilt receivers::otlp"]);
+    let mut sender = sender.reconnected(ports.input);
+    sender.send().expect("the new listener");
+    sink.wait_until("all arrived", |sink| all_arrived(sink, sender.sent));
+    live.gateway.stop();
+}

@@ -223,6 +223,11 @@ impl Health {
         self.phase() == Phase::Ready && self.unready().is_none()
     }
 
+    /// Whether the gateway has started and its values may be read. Components that a failed reload has stopped do not matter.
+    pub fn is_readable(&self) -> bool {
+        self.phase() == Phase::Ready && self.begin_read().is_ok()
+    }
+
     /// The current phase.
     pub fn phase(&self) -> Phase {
         match self.phase.load(Relaxed) {
@@ -312,6 +317,20 @@ mod tests {
         let read = timeout(PATIENCE, health.begin_confirmed_read()).await;
         let expected = "b: the store does not confirm the values";
         assert_eq!(read.unwrap().unwrap_err(), expected);
+    }
+
+    #[test]
+    fn values_are_readable_while_a_component_lacks_and_not_while_one_holds() {
+        let health = Health::default();
+        health.lack(Some("receivers::otlp".to_owned()));
+        assert!(!health.is_readable(), "the gateway starts");
+        health.enter(Phase::Ready);
+        assert!(health.is_readable() && !health.is_ready());
+        health.hold("receivers::partials", Some("stale"));
+        assert!(!health.is_readable());
+        health.hold("receivers::partials", None);
+        health.enter(Phase::Stopping);
+        assert!(!health.is_readable());
     }
 
     #[test]

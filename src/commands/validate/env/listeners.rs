@@ -24,6 +24,12 @@ use crate::service::Plan;
 /// The longest path of a socket, in bytes.
 const MAX_SOCKET_PATH: usize = 107;
 
+/// The receiver whose protocols may share a port.
+const OTLP: &str = "receivers::otlp";
+
+/// The options of its addresses.
+const OTLP_PROTOCOLS: [&str; 2] = ["::protocols::grpc::endpoint", "::protocols::http::endpoint"];
+
 /// The length of the hidden name that a socket has before its permissions are set: `.`, and 8 digits.
 const HIDDEN_NAME: usize = 9;
 
@@ -73,6 +79,22 @@ impl Listener {
         path.get(..section.len() + 2 + id.len())
     }
 
+    /// An `otlp` receiver and its protocol: `receivers::otlp/a` and `::protocols::grpc::endpoint`.
+    fn otlp_protocol(&self) -> Option<(&str, &str)> {
+        let (receiver, option) = self.at.path.split_at_checked(self.component()?.len())?;
+        let id = receiver.strip_prefix(OTLP)?;
+        let is_otlp = id.is_empty() || id.starts_with('/');
+        (is_otlp && OTLP_PROTOCOLS.contains(&option)).then_some((receiver, option))
+    }
+
+    /// Whether both are the protocols of one `otlp` receiver, which share the port.
+    fn shares_port(&self, other: &Self) -> bool {
+        let any_port = matches!(self.endpoint, Endpoint::Tcp { port: 0, .. });
+        let pair = self.otlp_protocol().zip(other.otlp_protocol());
+        let is_pair = pair.is_some_and(|(one, other)| one.0 == other.0 && one.1 != other.1);
+        is_pair && self.endpoint == other.endpoint && !any_port
+    }
+
     /// Whether this and another listener can't both be bound. It looks host names up if two have the same port.
     fn clashes(&self, other: &Self) -> bool {
         match (&self.endpoint, &other.endpoint) {
@@ -115,7 +137,12 @@ impl Listener {
                     let is_held = |one: &SocketAddr| others.iter().any(|other| overlap(one.ip(), other.ip()));
                     own.iter().any(is_held)
                 };
-                port == held_port && (host.eq_ignore_ascii_case(held_host) || overlaps())
+                // A listener on port 0 holds a port that the system has chosen.
+                let is_chosen = || {
+                    let own = self.addresses().unwrap_or_default();
+                    *held_port == 0 && own.into_iter().any(port_holders::is_own)
+                };
+                (port == held_port || is_chosen()) && (host.eq_ignore_ascii_case(held_host) || overlaps())
             }
             _ => false,
         }
@@ -132,9 +159,22 @@ fn is_same_file(one: &Path, other: &Path) -> bool {
 pub(in crate::commands) struct Listening(Vec<Listener>);
 
 impl Listening {
-    pub(super) fn of(sites: &[Site<'_>]) -> Self {
-        let listeners = sites.iter().filter_map(|site| Listener::of_site(site, addresses));
-        Self(listeners.collect())
+    /// All listeners of a configuration.
+    pub(super) const fn of(listeners: Vec<Listener>) -> Self {
+        Self(listeners)
+    }
+
+    /// Whether this configuration has a listener with this path and endpoint.
+    fn has(&self, listener: &Listener) -> bool {
+        let is_same =
+            |held: &Listener| held.at.path == listener.at.path && held.endpoint == listener.endpoint;
+        self.0.iter().any(is_same)
+    }
+
+    /// Reports every listener whose address an earlier one has, apart from pairs that `running` has too.
+    pub(super) fn check_clashes(&self, running: &Self, report: &mut Report<'_>) {
+        let run = |one: &Listener, other: &Listener| running.has(one) && running.has(other);
+        report_clashes(&self.0, run, report);
     }
 
     /// The paths of a component of this configuration and one of another, for all pairs that want the same address or
@@ -202,12 +242,21 @@ fn has_substitution(node: &Node) -> bool {
 
 /// Reports every listener whose address an earlier one has.
 pub(super) fn check_clashes(listeners: &[Listener], report: &mut Report<'_>) {
+    report_clashes(listeners, |_, _| false, report);
+}
+
+/// The same apart from pairs that `run` already.
+fn report_clashes(
+    listeners: &[Listener],
+    run: impl Fn(&Listener, &Listener) -> bool,
+    report: &mut Report<'_>,
+) {
     for (index, listener) in listeners.iter().enumerate() {
-        let earlier = listeners
-            .iter()
-            .take(index)
-            .find(|earlier| listener.clashes(earlier));
-        if let Some(earlier) = earlier {
+        let mut earlier = listeners.iter().take(index);
+        let clashing = earlier.find(|earlier| {
+            !run(listener, earlier) && !listener.shares_port(earlier) && listener.clashes(earlier)
+        });
+        if let Some(earlier) = clashing {
             report.error(
                 &listener.at,
                 format!("{} listens there too, on {}", earlier.at.path, earlier.shown),
@@ -371,15 +420,23 @@ mod tests {
 
     use super::super::sites::tests::with_sites;
     use super::*;
+    use crate::component::testing::free_port;
     use crate::config::Problems;
 
-    /// The messages about two receivers' endpoints.
+    /// The messages about the endpoints of two receivers.
     fn messages(one: &str, other: &str) -> String {
+        let grpc = |endpoint: &str| format!("{{protocols: {{grpc: {{endpoint: \"{endpoint}\"}}}}}}");
+        let (one, other) = (grpc(one), grpc(other));
+        messages_of(&format!("otlp: {one}, otlp/b: {other}"), "otlp, otlp/b")
+    }
+
+    /// The messages about receivers that all run.
+    fn messages_of(receivers: &str, ids: &str) -> String {
         let text = format!(
             "
-receivers: {{otlp: {{protocols: {{grpc: {{endpoint: \"{one}\"}}, http: {{endpoint: \"{other}\"}}}}}}}}
+receivers: {{{receivers}}}
 exporters: {{nop: }}
-service: {{pipelines: {{logs: {{receivers: [otlp], exporters: [nop]}}}}}}
+service: {{pipelines: {{logs: {{receivers: [{ids}], exporters: [nop]}}}}}}
 "
         );
         let mut messages = String::new();
@@ -399,7 +456,7 @@ service: {{pipelines: {{logs: {{receivers: [otlp], exporters: [nop]}}}}}}
         let messages_of_held = messages(&address, "127.0.0.1:0");
         let pid = format!("(pid {}) listens there", std::process::id());
         assert!(messages_of_held.contains(&pid), "{messages_of_held}");
-        assert!(messages_of_held.contains("protocols::grpc::endpoint"));
+        assert!(messages_of_held.contains("receivers::otlp::protocols::grpc::endpoint"));
         drop(held);
         assert_eq!(messages("127.0.0.1:0", "127.0.0.1:0"), "");
     }
@@ -427,12 +484,13 @@ service: {{pipelines: {{logs: {{receivers: [otlp], exporters: [nop]}}}}}}
         };
         let unix = |name: &str| format!("unix:{}", path(name).display());
         let running = listening(&[held.clone(), unix("live")]);
-        let said = |endpoint: &str| {
+        let said_beside = |running: &Listening, endpoint: &str| {
             let mut problems = Problems::default();
             let new = listening(&[endpoint.to_owned()]);
-            new.check_beside(&running, &mut Report::new(&mut problems));
+            new.check_beside(running, &mut Report::new(&mut problems));
             problems.to_string()
         };
+        let said = |endpoint: &str| said_beside(&running, endpoint);
         let (_, port) = held.rsplit_once(':').unwrap();
         let addresses = [held.clone(), format!("0.0.0.0:{port}"), "127.0.0.1:0".to_owned()];
         let sockets = ["live", "link/live", "new"].map(unix);
@@ -440,6 +498,11 @@ service: {{pipelines: {{logs: {{receivers: [otlp], exporters: [nop]}}}}}}
             assert_eq!(said(fine), "", "{fine}");
         }
         let refused = said(&taken_address);
+        assert!(refused.contains("listens there"), "{refused}");
+        let any_port = listening(&["127.0.0.1:0".to_owned()]);
+        assert_eq!(said_beside(&any_port, &taken_address), "", "it may hold the port");
+        let elsewhere = listening(&["127.0.0.2:0".to_owned()]);
+        let refused = said_beside(&elsewhere, &taken_address);
         assert!(refused.contains("listens there"), "{refused}");
         drop(taken);
         assert_eq!(said(&taken_address), "");
@@ -451,10 +514,31 @@ service: {{pipelines: {{logs: {{receivers: [otlp], exporters: [nop]}}}}}}
         let path = directory.path().join("a.sock");
         let socket = path.to_str().unwrap();
         let said = messages(socket, socket);
-        assert!(
-            said.contains("http::endpoint: receivers::otlp::protocols::grpc::endpoint listens there too")
-        );
+        let expected = "receivers::otlp/b::protocols::grpc::endpoint: receivers::otlp::protocols::grpc::endpoint listens there too";
+        assert!(said.contains(expected), "{said}");
         assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn the_protocols_of_one_otlp_receiver_may_share_an_address() {
+        let directory = tempfile::tempdir().unwrap();
+        let socket = format!("unix:{}", directory.path().join("a.sock").display());
+        let port = free_port();
+        let address = format!("127.0.0.1:{port}");
+        let of = |grpc: &str, http: &str| {
+            format!("{{protocols: {{grpc: {{endpoint: \"{grpc}\"}}, http: {{endpoint: \"{http}\"}}}}}}")
+        };
+        for shared in [&address, &socket] {
+            let one = format!("otlp/a: {}", of(shared, shared));
+            assert_eq!(messages_of(&one, "otlp/a"), "", "{shared}");
+            let two = format!("{one}, otlp/b: {}", of("127.0.0.1:0", shared));
+            let said = messages_of(&two, "otlp/a, otlp/b");
+            assert_eq!(said.matches("listens there too").count(), 1, "{said}");
+        }
+        // Endpoints that overlap and are not equal are two listeners.
+        let wide = format!("0.0.0.0:{port}");
+        let said = messages_of(&format!("otlp: {}", of(&address, &wide)), "otlp");
+        assert!(said.contains("listens there too"), "{said}");
     }
 
     #[test]
@@ -500,6 +584,42 @@ service: {{pipelines: {{logs: {{receivers: [otlp], exporters: [nop]}}}}}}
     }
 
     #[test]
+    fn clashes_of_a_running_configuration_are_no_errors_of_the_next() {
+        let without_ipv6: Resolve = |host, port| {
+            let host = if host == "localhost" { "127.0.0.1" } else { host };
+            written_address(host, port)
+        };
+        let of = |resolve: Resolve, endpoints: &[&str]| {
+            let listeners = endpoints.iter().enumerate().map(|(index, text)| Listener {
+                at: Position {
+                    span: None,
+                    path: format!("receivers::otlp/{index}::protocols::grpc::endpoint"),
+                },
+                endpoint: text.parse().unwrap(),
+                socket_type: SocketType::STREAM,
+                shown: (*text).to_owned(),
+                resolve,
+            });
+            Listening::of(listeners.collect())
+        };
+        let said = |new: &Listening, running: &Listening| {
+            let mut problems = Problems::default();
+            new.check_clashes(running, &mut Report::new(&mut problems));
+            problems.to_string()
+        };
+        let runs = ["localhost:4317", "[::1]:4317"];
+        let other = of(written_address, &["localhost:4317", "[::1]:4318"]);
+        assert_eq!(said(&of(without_ipv6, &runs), &other), "");
+        let running = of(written_address, &runs);
+        assert_eq!(said(&running, &running), "");
+        let refused = said(&running, &other);
+        assert!(refused.contains("listens there too"), "{refused}");
+        let three = of(written_address, &[runs[0], runs[1], "[::]:4317"]);
+        let refused = said(&three, &running);
+        assert_eq!(refused.matches("listens there too").count(), 1, "{refused}");
+    }
+
+    #[test]
     fn components_of_two_configurations_that_want_one_address_are_named() {
         let of = |receiver: &str, zpages: &str| {
             let text = format!(
@@ -511,7 +631,11 @@ service: {{extensions: [zpages], pipelines: {{logs: {{receivers: [otlp], exporte
 "
             );
             let mut listening = Listening(Vec::new());
-            with_sites(&text, |sites, _| listening = Listening::of(sites));
+            with_sites(&text, |sites, _| {
+                let listeners = sites.iter();
+                let listeners = listeners.filter_map(|site| Listener::of_site(site, addresses));
+                listening = Listening::of(listeners.collect());
+            });
             listening
         };
         let old = of("127.0.0.1:4318", "127.0.0.1:1");

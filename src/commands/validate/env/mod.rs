@@ -56,9 +56,10 @@ impl fmt::Display for CheckCounts {
     }
 }
 
-/// What the components that run listen on.
+/// What the components that run and the gateway's own metrics listen on. It looks up no host names.
 pub(in crate::commands) fn listening(document: &Document, plan: &Plan) -> Listening {
-    Listening::of(&sites::used(document, plan))
+    let sites = sites::used(document, plan);
+    Listening::of(listeners::all(&sites, document, plan, listeners::addresses))
 }
 
 /// Checks that no two listeners want the same address or socket, without a look at the machine.
@@ -75,14 +76,22 @@ pub(in crate::commands) fn check_listeners(document: &Document, plan: &Plan, pro
     listeners::check(&listeners, &mut Report::new(problems));
 }
 
-/// Checks that this machine can give the addresses and sockets of components, apart from those that `running` may hold.
+/// Checks the addresses and sockets of a configuration that shall run instead of `running`: no two listeners want the same one,
+/// and this machine can give those that `running` does not hold. It looks the addresses of host names up.
 pub(super) fn check_new_listeners(
     document: &Document,
     plan: &Plan,
     running: &Listening,
+    is_whole: bool,
     problems: &mut Problems,
 ) {
-    listening(document, plan).check_beside(running, &mut Report::new(problems));
+    let mut report = Report::new(problems);
+    let new = listening(document, plan);
+    new.check_clashes(running, &mut report);
+    // Otherwise the gateway may hold addresses that `running` does not list.
+    if is_whole {
+        new.check_beside(running, &mut report);
+    }
 }
 
 /// Checks the machine for all components that run. With `connects`, it also opens connections to peers.

@@ -11,14 +11,24 @@ const LISTENING: &str = "0A";
 
 /// `nginx (pid 4711)`: the process that listens on an address.
 pub(super) fn of_address(address: SocketAddr) -> Option<String> {
+    process_with(sockets_on(address).first()?)
+}
+
+/// Whether this process listens on an address.
+pub(super) fn is_own(address: SocketAddr) -> bool {
+    let own = Path::new("/proc/self");
+    sockets_on(address)
+        .iter()
+        .any(|socket| has_descriptor(own, socket))
+}
+
+/// The sockets that listen on an address, as the names of their descriptors.
+fn sockets_on(address: SocketAddr) -> Vec<String> {
     let tables = ["/proc/net/tcp", "/proc/net/tcp6"];
-    let inode = tables.iter().find_map(|table| {
-        let text = fs::read_to_string(table).ok()?;
-        text.lines()
-            .skip(1)
-            .find_map(|line| inode_of_listener(line, address))
-    })?;
-    process_with(&format!("socket:[{inode}]"))
+    let texts = tables.map(|table| fs::read_to_string(table).unwrap_or_default());
+    let lines = texts.iter().flat_map(|text| text.lines().skip(1));
+    let inodes = lines.filter_map(|line| inode_of_listener(line, address));
+    inodes.map(|inode| format!("socket:[{inode}]")).collect()
 }
 
 /// The inode of the socket of a line, if it listens on this address.
@@ -105,9 +115,13 @@ mod tests {
     #[test]
     fn the_holder_of_a_port_is_this_process() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let holder = of_address(listener.local_addr().unwrap()).unwrap();
+        let address = listener.local_addr().unwrap();
+        let holder = of_address(address).unwrap();
         let pid = format!("(pid {})", std::process::id());
         assert!(holder.ends_with(&pid), "{holder}");
+        assert!(is_own(address));
+        let elsewhere = SocketAddr::new([127, 0, 0, 2].into(), address.port());
+        assert!(!is_own(elsewhere));
     }
 
     #[test]

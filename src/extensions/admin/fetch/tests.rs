@@ -178,6 +178,18 @@ async fn a_peer_that_is_not_ready_is_asked_again() {
 }
 
 #[tokio::test]
+async fn a_gateway_with_a_component_that_is_not_restored_fetches_history() {
+    let admin = replica("retention: 60s").await;
+    let (peer, asked) = peer_with(vec![empty_history(0)]).await;
+    let health = &admin.base.shared.health;
+    health.lack(Some("receivers::otlp".to_owned()));
+    let peers = format!("{{endpoints: [\"http://{peer}\"], timeout: 30s}}");
+    let fetched = timeout(Duration::from_secs(60), fetch(&admin, &peers).run()).await;
+    fetched.expect("the fetch ends");
+    assert_eq!(asked.load(Relaxed), 1);
+}
+
+#[tokio::test]
 async fn peers_are_asked_until_one_has_all_of_the_retention() {
     let admin = replica("retention: 60s").await;
     let young = peer_with(vec![empty_history(millis(unix_now()))]).await;

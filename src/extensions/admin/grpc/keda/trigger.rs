@@ -366,12 +366,27 @@ impl Combine {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::extensions::admin::queues::FREE_BYTES;
 
     fn parse(pairs: &[(&str, &str)]) -> Result<Trigger, String> {
         let metadata = pairs
             .iter()
             .map(|(key, value)| ((*key).to_owned(), (*value).to_owned()));
         Trigger::parse(&metadata.collect()).map_err(|status| status.message().to_owned())
+    }
+
+    #[test]
+    fn a_trigger_with_some_composites_needs_no_reservation() {
+        let bytes = |composites: usize| {
+            let signals: Vec<_> = (0..composites)
+                .map(|number| format!("composite_{number}/1"))
+                .collect();
+            let signals = signals.join(",");
+            parse(&[("signals", signals.as_str())]).unwrap().bytes()
+        };
+        assert!(bytes(8) > 8 << 10);
+        assert!(bytes(16) <= FREE_BYTES);
+        assert!(bytes(64) > FREE_BYTES);
     }
 
     #[test]
