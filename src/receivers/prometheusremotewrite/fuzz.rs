@@ -4,6 +4,8 @@
 
 use std::sync::LazyLock;
 
+use tidegate_engine::Value;
+
 use crate::batch::{Batch, Points, Signal, convert};
 use crate::prom::remote::decoder::RemoteWriteDecoder;
 use crate::prom::remote::translate::{Settings, Translator};
@@ -24,7 +26,13 @@ pub fn requests(data: &[u8]) {
     let Ok(decoded) = DECODER.decode(version, request) else {
         return;
     };
-    assert!(decoded.points.len() <= decoded.samples + decoded.histograms);
+    // A series whose resource has changed since an earlier request ends before its sample.
+    assert!(decoded.points.len() <= 2 * (decoded.samples + decoded.histograms));
+    let values = decoded
+        .points
+        .iter()
+        .filter(|point| point.value != Value::NoRecordedValue);
+    assert!(values.count() <= decoded.samples + decoded.histograms);
     assert!(
         decoded
             .points
