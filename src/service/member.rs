@@ -82,12 +82,12 @@ pub struct GraphMember {
 
 /// A member of a plan, whether it runs or not.
 #[derive(Clone)]
-pub(super) struct Wanted {
+pub(super) struct PlannedMember {
     pub(super) path: Arc<str>,
     parts: Parts,
 }
 
-impl Wanted {
+impl PlannedMember {
     /// Whether a member has its path, and is built from the same.
     pub(super) fn is_like(&self, member: &GraphMember) -> bool {
         self.path == member.path && self.parts == member.parts
@@ -96,8 +96,8 @@ impl Wanted {
 
 impl GraphMember {
     /// What it is in its plan.
-    pub(super) fn wanted(&self) -> Wanted {
-        Wanted {
+    pub(super) fn planned(&self) -> PlannedMember {
+        PlannedMember {
             path: self.path.clone(),
             parts: self.parts.clone(),
         }

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use tokio::task::JoinHandle;
 
 use super::graph::{Graph, GraphMember};
-use super::member::Wanted;
+use super::member::PlannedMember;
 use crate::component::account::default_limit;
 use crate::component::graph_metrics::GraphMetrics;
 use crate::component::shared::Phase;
@@ -26,7 +26,7 @@ pub struct Running {
     /// Members that a reload has stopped. A return to the old plan takes their tables.
     pub(super) stopped: Vec<GraphMember>,
     /// The members of the plan, if a failed reload could not restore all of them. Otherwise empty.
-    pub(super) wanted: Vec<Wanted>,
+    pub(super) planned: Vec<PlannedMember>,
     /// Generations whose pushes may still reach them.
     pub(super) past: Vec<Arc<Generation>>,
     /// Generations whose pushes did not end in time. Their consumers stay.
@@ -53,7 +53,7 @@ impl Running {
             shared,
             leaving: Vec::new(),
             stopped: Vec::new(),
-            wanted: Vec::new(),
+            planned: Vec::new(),
             past: Vec::new(),
             overdue: Vec::new(),
             watching: tokio::spawn(async move { memory.watch().await }),

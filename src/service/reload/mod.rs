@@ -34,7 +34,7 @@ use edges::PathEdges;
 pub use fixed::parts_that_need_a_restart;
 
 use super::graph::{BuildError, Graph, GraphMember};
-use super::member::{Instance, Wanted};
+use super::member::{Instance, PlannedMember};
 use super::plan::Plan;
 use super::running::{Running, start_within, stop_all, stop_within};
 use crate::component::graph_metrics::GraphMetrics;
@@ -134,7 +134,7 @@ impl Running {
     ) -> Result<Changes, ReloadError> {
         fixed::check(from, to)?;
         let _guard = self.shared.reloads.begin();
-        let wanted = self.wanted();
+        let planned = self.planned();
         let services = self.shared.services.all();
         let nodes = self.metrics.nodes.iter();
         let peers: Vec<_> = nodes
@@ -169,7 +169,7 @@ impl Running {
         // A failed handover holds pushes until the old graph is whole again.
         self.shared.wiring.resume();
         match again {
-            Some(again) => self.note_missing(wanted, &again.error),
+            Some(again) => self.note_missing(planned, &again.error),
             None if failed.has_stopped => self.note_whole(),
             // What was missing before is missing still.
             None => {}
@@ -192,31 +192,31 @@ impl Running {
     }
 
     /// The members of the plan that runs, also those that do not run since a failed reload.
-    fn wanted(&self) -> Vec<Wanted> {
-        if self.wanted.is_empty() {
-            self.members.iter().map(GraphMember::wanted).collect()
+    fn planned(&self) -> Vec<PlannedMember> {
+        if self.planned.is_empty() {
+            self.members.iter().map(GraphMember::planned).collect()
         } else {
-            self.wanted.clone()
+            self.planned.clone()
         }
     }
 
     /// All members of the plan run.
     fn note_whole(&mut self) {
-        self.wanted.clear();
+        self.planned.clear();
         self.shared.health.trouble(SERVICE, None);
         self.shared.health.lack(None);
     }
 
-    /// The plan of the `wanted` members does not run as a whole, because it could not be restored.
-    fn note_missing(&mut self, wanted: Vec<Wanted>, error: &ReloadError) {
-        let is_missing = |one: &&Wanted| !self.members.iter().any(|member| one.is_like(member));
-        let paths: Vec<_> = wanted.iter().filter(is_missing).map(|one| &*one.path).collect();
+    /// The plan of the `planned` members does not run as a whole, because it could not be restored.
+    fn note_missing(&mut self, planned: Vec<PlannedMember>, error: &ReloadError) {
+        let is_missing = |one: &&PlannedMember| !self.members.iter().any(|member| one.is_like(member));
+        let paths: Vec<_> = planned.iter().filter(is_missing).map(|one| &*one.path).collect();
         let components = if paths.is_empty() {
             OLD_PIPELINES.to_owned()
         } else {
             paths.join(", ")
         };
-        self.wanted = wanted;
+        self.planned = planned;
         tracing::error!(
             %error,
             components,

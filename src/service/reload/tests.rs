@@ -372,13 +372,13 @@ async fn components_of_the_refused_plan_do_not_count_as_those_of_the_old_one() {
     let shared = Arc::new(Shared::default());
     let old = run(&page("a"), &Arc::default()).await;
     let mut mixed = run(&page("b"), &shared).await;
-    mixed.note_missing(old.wanted(), &ReloadError::Busy);
+    mixed.note_missing(old.planned(), &ReloadError::Busy);
     let expected = "exporters::prometheus: not restored after a failed reload";
     assert_eq!(shared.health.unready().as_deref(), Some(expected));
     mixed.note_whole();
     assert!(shared.health.is_ready());
-    let wanted = mixed.wanted();
-    mixed.note_missing(wanted, &ReloadError::Busy);
+    let planned = mixed.planned();
+    mixed.note_missing(planned, &ReloadError::Busy);
     let expected = "the old pipelines: not restored after a failed reload";
     assert_eq!(shared.health.unready().as_deref(), Some(expected));
     old.stop(DRAIN).await;
