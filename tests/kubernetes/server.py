@@ -34,6 +34,7 @@ KINDS = {
     "Endpoints": ("endpoints", True),
     "HorizontalPodAutoscaler": ("horizontalpodautoscalers", True),
     "Ingress": ("ingresses", True),
+    "Job": ("jobs", True),
     "Lease": ("leases", True),
     "Namespace": ("namespaces", False),
     "NetworkPolicy": ("networkpolicies", True),

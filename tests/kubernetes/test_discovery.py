@@ -164,6 +164,12 @@ def lines(page: int) -> list[str]:
     return [line for line in gateway.get(page, "/metrics").splitlines() if line.startswith("hits_total{")]
 
 
+def labels_of(line: str) -> dict[str, str]:
+    """The labels of a line without those of its scope."""
+    labels = dict(re.findall(r'(\w+)="([^"]*)"', line))
+    return {name: value for name, value in labels.items() if not name.startswith("otel_scope_")}
+
+
 def scraping(directory: Path, receiver: server.Object) -> tuple[gateway.Gateway, int]:
     page = server.free_port()
     config = {
@@ -267,33 +273,142 @@ def test_the_pod_monitor_of_the_chart_is_a_job(api: server.Server, account: str,
             running.kill()
 
 
+def owned_by(version: str, kind: str, name: str) -> list[server.Object]:
+    return [{"apiVersion": version, "kind": kind, "name": name, "uid": f"of-{name}", "controller": True}]
+
+
+def create_workloads(api: server.Server) -> None:
+    """The ReplicaSet of a Deployment and the Job of a CronJob."""
+    containers = [{"name": "app", "image": "app:1"}]
+    template = {"metadata": {"labels": {"app": "web"}}, "spec": {"containers": containers}}
+    of_set = {"name": "web-5d", "namespace": "shop", "ownerReferences": owned_by("apps/v1", "Deployment", "web")}
+    spec = {"replicas": 1, "selector": {"matchLabels": {"app": "web"}}, "template": template}
+    api.create({"apiVersion": "apps/v1", "kind": "ReplicaSet", "metadata": of_set, "spec": spec})
+    of_job = {"name": "report-29", "namespace": "shop", "ownerReferences": owned_by("batch/v1", "CronJob", "report")}
+    once = {"template": {"spec": {"containers": containers, "restartPolicy": "Never"}}}
+    api.create({"apiVersion": "batch/v1", "kind": "Job", "metadata": of_job, "spec": once})
+
+
+def create_owned_pod(api: server.Server, name: str, port: int, address: str, owner: list[server.Object]) -> str:
+    """The uid of a new pod with an owner. It runs."""
+    create_pod(api, name, port, address)
+    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": "shop"}}
+    api.patch(pod, {"metadata": {"ownerReferences": owner, "annotations": {"team/unit": "7"}}})
+    container = {"name": "app", "image": "app:1", "imageID": "app:1", "containerID": "containerd://4a", "ready": True, "restartCount": 0}
+    conditions = [{"type": "Ready", "status": "True"}]
+    api.patch(pod, {"status": {"containerStatuses": [container], "conditions": conditions, "hostIP": "10.0.2.1"}}, "/status")
+    return api.request("GET", api.path(pod, name=True))["metadata"]["uid"]
+
+
+def create_node(api: server.Server) -> None:
+    labels = {"topology.kubernetes.io/zone": "eu-1a"}
+    node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "node-1", "labels": labels}, "spec": {"providerID": "cloud://1"}}
+    api.create(node)
+    addresses = [{"type": "InternalIP", "address": "10.0.2.1"}, {"type": "Hostname", "address": "node-1"}]
+    kubelet = {"kubeletEndpoint": {"Port": 10250}}
+    conditions = [{"type": "Ready", "status": "True"}, {"type": "DiskPressure", "status": "False"}]
+    api.patch(node, {"status": {"addresses": addresses, "daemonEndpoints": kubelet, "conditions": conditions}}, "/status")
+
+
+def present(of: str, name: str, value: str, what: str = "label") -> dict[str, str]:
+    return {f"{of}_{what}_{name}": value, f"{of}_{what}present_{name}": "true"}
+
+
+def expected_targets(role: str, port: int, uids: dict[str, str]) -> list[dict[str, str]]:
+    """The labels that Prometheus 3.16 finds, without `__meta_kubernetes_`."""
+    number = str(port)
+    target = {"instance": f"127.0.0.1:{port}", "job": "found"}
+    zone = present("node", "topology_kubernetes_io_zone", "eu-1a")
+    namespace = {"namespace": "shop"} | present("namespace", "kubernetes_io_metadata_name", "shop")
+    on_node = zone | {"node_name": "node-1"}
+    of_service = {"service_name": "web"} | present("service", "app", "web")
+    container = {
+        "pod_container_name": "app",
+        "pod_container_image": "app:1",
+        "pod_container_init": "false",
+        "pod_container_port_name": "web",
+        "pod_container_port_number": number,
+        "pod_container_port_protocol": "TCP",
+    }
+
+    def pod(name: str, at: str, kind: str, controller: str) -> dict[str, str]:
+        of_pod = {"ip": at, "name": name, "uid": uids[name], "phase": "Running", "ready": "true", "host_ip": "10.0.2.1"}
+        of_pod |= {"node_name": "node-1", "controller_kind": kind, "controller_name": controller}
+        named = {f"pod_{key}": value for key, value in of_pod.items()}
+        # The server gives a pod the zone of its node.
+        labels = present("pod", "app", "web") | present("pod", "topology_kubernetes_io_zone", "eu-1a")
+        return named | labels | present("pod", "team_unit", "7", "annotation") | container
+
+    web = pod("web-1", address(0), "ReplicaSet", "web-5d") | {"pod_deployment_name": "web"}
+    report = pod("report-1", address(1), "Job", "report-29") | {"pod_job_name": "report-29", "pod_cronjob_name": "report"}
+    of_web = {"address": f"{address(0)}:{port}"} | target | namespace | on_node | web
+    match role:
+        case "pod":
+            of_report = {"address": f"{address(1)}:{port}"} | target | namespace | on_node | report
+            container_id = {"pod_container_id": "containerd://4a"}
+            return [of_report | container_id, of_web | container_id]
+        case "endpoints":
+            of_port = {"port_name": "web", "port_protocol": "TCP", "ready": "true", "node_name": "node-1"}
+            of_port |= {"address_target_kind": "Pod", "address_target_name": "web-1"}
+            named = {f"endpoint_{key}": value for key, value in of_port.items()}
+            return [of_web | of_service | named | {"endpoints_name": "web"} | present("endpoints", "app", "web")]
+        case "endpointslice":
+            of_slice = {"name": "web-1", "address_type": "IPv4", "port": number, "port_name": "web", "port_protocol": "TCP"}
+            of_slice |= {"address_target_kind": "Pod", "address_target_name": "web-1"}
+            of_slice |= {"endpoint_conditions_ready": "true", "endpoint_node_name": "node-1", "endpoint_zone": "eu-1a"}
+            named = {f"endpointslice_{key}": value for key, value in of_slice.items()}
+            service_name = present("endpointslice", "kubernetes_io_service_name", "web")
+            return [of_web | of_service | named | service_name | present("endpointslice", "app", "web")]
+        case "service":
+            of_port = {"cluster_ip": "None", "type": "ClusterIP", "port_name": "web", "port_number": number, "port_protocol": "TCP"}
+            named = {f"service_{key}": value for key, value in of_port.items()}
+            return [{"address": f"web.shop.svc:{port}"} | target | namespace | of_service | named]
+        case "ingress":
+            of_path = {"name": "web", "host": "web.example.com", "path": "/", "scheme": "http"}
+            return [{"address": "web.example.com"} | target | namespace | {f"ingress_{key}": value for key, value in of_path.items()}]
+        case _:
+            of_node = {"provider_id": "cloud://1", "address_InternalIP": "10.0.2.1", "address_Hostname": "node-1"}
+            of_node |= {"condition_ready": "true", "condition_diskpressure": "false"}
+            named = {f"node_{key}": value for key, value in of_node.items()}
+            return [{"address": "10.0.2.1:10250", "instance": "node-1", "job": "found"} | on_node | named]
+
+
 @pytest.mark.parametrize("role", ["endpointslice", "endpoints", "service", "pod", "node", "ingress"])
 def test_each_role_finds_its_objects(api: server.Server, account: str, tmp_path: Path, role: str) -> None:
     allow(api, documented("docs/scraping.md", "ClusterRole", "tidegate-discovery"))
     with targets() as port:
-        api.create(service("shop", "web", port))
-        api.create(endpoints("shop", "web", port, {address(0): True}))
-        api.create(legacy_endpoints("shop", "web", port, address(0)))
-        api.create(ingress("shop", "web", port))
-        node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "node-1"}}
-        api.create(node)
-        api.patch(node, {"status": {"addresses": [{"type": "InternalIP", "address": address(0)}]}}, "/status")
-        create_pod(api, "web-1", port, address(0))
-        discovery = {"role": role, "kubeconfig_file": account}
-        # A node has the port of its kubelet, and a service the address of its DNS name.
-        reached = {"target_label": "__address__", "replacement": f"127.0.0.1:{port}"}
-        named = {"source_labels": ["__meta_kubernetes_namespace", f"__meta_kubernetes_{role}_name"], "target_label": "found"}
+        create_node(api)
+        create_workloads(api)
+        uids = {
+            "web-1": create_owned_pod(api, "web-1", port, address(0), owned_by("apps/v1", "ReplicaSet", "web-5d")),
+            "report-1": create_owned_pod(api, "report-1", port, address(1), owned_by("batch/v1", "Job", "report-29")),
+        }
+        of_pod = {"nodeName": "node-1", "targetRef": {"kind": "Pod", "namespace": "shop", "name": "web-1"}}
+        slice_of = endpoints("shop", "web", port, {address(0): True})
+        slice_of["endpoints"][0] |= of_pod | {"zone": "eu-1a"}
+        legacy = legacy_endpoints("shop", "web", port, address(0))
+        legacy["subsets"][0]["addresses"][0] |= of_pod
+        for found in (service("shop", "web", port), slice_of, legacy, ingress("shop", "web", port)):
+            api.create(found)
+        attached = dict.fromkeys(("node", "namespace", "deployment", "job", "cronjob"), True)
+        # The server has a service of its own in another namespace.
+        discovery = {"role": role, "kubeconfig_file": account, "namespaces": {"names": ["shop"]}, "attach_metadata": attached}
         job = {
             "job_name": "found",
             "scrape_interval": "1s",
             "kubernetes_sd_configs": [discovery],
-            "relabel_configs": [reached, named],
+            "relabel_configs": [
+                {"source_labels": ["__address__"], "target_label": "address"},
+                # No target is reachable at the address that the objects have.
+                {"target_label": "__address__", "replacement": f"127.0.0.1:{port}"},
+                {"action": "labelmap", "regex": "__meta_kubernetes_(.+)"},
+            ],
         }
         running, page = scraping(tmp_path, {"config": {"scrape_configs": [job]}})
-        names = {"endpointslice": "shop;web-1", "pod": "shop;web-1", "node": ";node-1"}
-        expected = names.get(role, "shop;web")
+        expected = expected_targets(role, port, uids)
         try:
-            server.wait_until("the target is scraped", lambda: any(f'found="{expected}"' in line for line in lines(page)))
+            server.wait_until("the targets are scraped", lambda: len(lines(page)) == len(expected))
+            assert sorted(map(labels_of, lines(page)), key=lambda labels: labels.get("pod_name", "")) == expected
         finally:
             running.kill()
 

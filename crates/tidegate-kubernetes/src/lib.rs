@@ -37,9 +37,9 @@ pub use follower::ObjectFollower;
 pub use kind::{ObjectKind, Scope, namespaced};
 pub use lease::{LeaseElector, LeaseOptions, LeaseTimes};
 pub use objects::core::{
-    Condition, Container, ContainerPort, ContainerStatus, DaemonEndpoint, DaemonEndpoints, KubeNode,
-    NodeAddress, NodeSpec, NodeStatus, Pod, PodSpec, PodStatus, Service, ServicePort, ServiceSpec,
-    WantedNode,
+    BalancerIngress, Condition, Container, ContainerPort, ContainerStatus, DaemonEndpoint, DaemonEndpoints,
+    KubeNode, LoadBalancer, NodeAddress, NodeSpec, NodeStatus, Pod, PodSpec, PodStatus, Service, ServicePort,
+    ServiceSpec, ServiceStatus, WantedNode,
 };
 pub use objects::network::{
     EndpointAddress, EndpointConditions, EndpointPort, EndpointSlice, EndpointSubset, Endpoints, Ingress,

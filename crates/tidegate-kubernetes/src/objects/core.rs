@@ -127,6 +127,8 @@ api_struct! {
     Service {
         /// Its specification.
         spec: ServiceSpec = "spec",
+        /// Its state.
+        status: ServiceStatus = "status",
     }
 }
 
@@ -141,6 +143,10 @@ api_struct! {
         external_name: Box<str> = "externalName",
         /// The wanted address of its load balancer.
         load_balancer_ip: Box<str> = "loadBalancerIP",
+        /// `SingleStack`, `PreferDualStack` or `RequireDualStack`.
+        family_policy: Box<str> = "ipFamilyPolicy",
+        /// `IPv4`, `IPv6` or both, the main one first.
+        families: Box<[Box<str>]> = "ipFamilies",
         /// Its ports.
         ports: Box<[ServicePort]> = "ports",
     }
@@ -155,6 +161,30 @@ api_struct! {
         port: u16 = "port",
         /// Its protocol.
         protocol: Box<str> = "protocol",
+    }
+}
+
+api_struct! {
+    /// The state of a service.
+    ServiceStatus {
+        /// Its load balancer.
+        load_balancer: LoadBalancer = "loadBalancer",
+    }
+}
+
+api_struct! {
+    /// The load balancer of a service.
+    LoadBalancer {
+        /// Its points of ingress.
+        ingress: Box<[BalancerIngress]> = "ingress",
+    }
+}
+
+api_struct! {
+    /// A point of ingress of a load balancer.
+    BalancerIngress {
+        /// Its address. Empty: it has a host name only.
+        ip: Box<str> = "ip",
     }
 }
 
@@ -183,6 +213,8 @@ api_struct! {
         addresses: Box<[NodeAddress]> = "addresses",
         /// The ports of its daemons.
         daemon_endpoints: DaemonEndpoints = "daemonEndpoints",
+        /// Its conditions.
+        conditions: Box<[Condition]> = "conditions",
     }
 }
 
@@ -240,16 +272,24 @@ weigh!(PodStatus {
 });
 weigh!(Condition { kind, status });
 weigh!(ContainerStatus { name, container_id });
-weigh!(Service { spec });
+weigh!(Service { spec, status });
 weigh!(ServiceSpec {
     kind,
     cluster_ip,
     external_name,
     load_balancer_ip,
+    family_policy,
+    families,
     ports
 });
+weigh!(ServiceStatus { load_balancer });
+weigh!(LoadBalancer { ingress });
+weigh!(BalancerIngress { ip });
 weigh!(ServicePort { name, protocol });
 weigh!(KubeNode { spec, status });
 weigh!(NodeSpec { provider_id });
-weigh!(NodeStatus { addresses });
+weigh!(NodeStatus {
+    addresses,
+    conditions
+});
 weigh!(NodeAddress { kind, address });

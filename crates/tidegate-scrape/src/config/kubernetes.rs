@@ -50,10 +50,17 @@ tidegate_config::options! {
 tidegate_config::options! {
     /// Further labels of the targets.
     pub struct KubernetesAttachMetadata {
-        /// Whether targets have the labels of their node. For `pod`, `endpoints` and `endpointslice`.
+        /// Whether targets have the labels of their node. For `pod`, `endpoints` and `endpointslice`. Targets of `pod` are
+        /// then on selected nodes only.
         pub node: bool = false,
         /// Whether targets have the labels and annotations of their namespace. For all roles except `node`.
         pub namespace: bool = false,
+        /// Whether targets have the name of the Deployment of their pod. For `pod`, `endpoints` and `endpointslice`.
+        pub deployment: bool = false,
+        /// Whether targets have the name of the Job of their pod. For `pod`, `endpoints` and `endpointslice`.
+        pub job: bool = false,
+        /// Whether targets have the name of the CronJob of their pod. For `pod`, `endpoints` and `endpointslice`.
+        pub cronjob: bool = false,
     }
 }
 
@@ -151,8 +158,7 @@ impl KubernetesSdConfig {
         use KubernetesRole::{EndpointSlice, Endpoints, Ingress, Node, Pod, Service};
         let has_nodes = self.attach_metadata.node;
         match self.role {
-            Pod if has_nodes => &[Pod, Node],
-            Pod => &[Pod],
+            Pod => &[Pod, Node],
             Service => &[Service],
             Endpoints if has_nodes => &[Pod, Service, Endpoints, Node],
             Endpoints => &[Pod, Service, Endpoints],

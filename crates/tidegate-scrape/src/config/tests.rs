@@ -330,8 +330,8 @@ fn every_mistake_is_said_with_its_place() {
             "expected a URL that begins with",
         ),
         (
-            "config: {scrape_configs: [{job_name: a, kubernetes_sd_configs: [{role: pod, selectors: [{role: node}]}]}]}",
-            "pod role supports only pod selectors",
+            "config: {scrape_configs: [{job_name: a, kubernetes_sd_configs: [{role: pod, selectors: [{role: service}]}]}]}",
+            "pod role supports only pod, node selectors",
         ),
         (
             "config: {scrape_configs: [{job_name: a, kubernetes_sd_configs: [{role: pod, selectors: [{role: pod}, {role: pod}]}]}]}",

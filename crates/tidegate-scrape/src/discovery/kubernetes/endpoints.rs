@@ -21,7 +21,8 @@ const SERVICE_NAME: &str = "kubernetes.io/service-name";
 pub(super) fn of_endpoints(objects: &Objects<'_>, each: EachTarget<'_>) -> ControlFlow<()> {
     for object in objects.iter() {
         if let Body::Endpoints(endpoints) = &object.body {
-            let common = common(objects, object, "endpoints", Some(&object.metadata.name));
+            let service = objects.service(&object.metadata.namespace, &object.metadata.name);
+            let common = common(objects, object, "endpoints", service);
             let mut service = ServiceTargets::new(objects, common, each);
             service.add_endpoints(endpoints)?;
             service.add_further_ports()?;
@@ -33,7 +34,11 @@ pub(super) fn of_endpoints(objects: &Objects<'_>, each: EachTarget<'_>) -> Contr
 pub(super) fn of_slices(objects: &Objects<'_>, each: EachTarget<'_>) -> ControlFlow<()> {
     for object in objects.iter() {
         if let Body::EndpointSlice(slice) = &object.body {
-            let service = object.metadata.labels.get(SERVICE_NAME);
+            let name = object.metadata.labels.get(SERVICE_NAME);
+            let service = name.and_then(|name| objects.service(&object.metadata.namespace, name));
+            if service.is_some_and(|service| is_of_second_family(slice, service)) {
+                continue;
+            }
             let mut common = common(objects, object, "endpointslice", service);
             common.add("endpointslice_address_type", &slice.address_type);
             let mut service = ServiceTargets::new(objects, common, each);
@@ -44,13 +49,31 @@ pub(super) fn of_slices(objects: &Objects<'_>, each: EachTarget<'_>) -> ControlF
     ControlFlow::Continue(())
 }
 
+/// Whether a slice has the addresses of the second family of its service. The slices of the first one have the same pods.
+fn is_of_second_family(slice: &EndpointSlice, service: &KubeObject) -> bool {
+    let Body::Service(service) = &service.body else {
+        return false;
+    };
+    let has_both = matches!(
+        &*service.spec.family_policy,
+        "PreferDualStack" | "RequireDualStack"
+    );
+    let first = service.spec.families.first();
+    has_both && first.is_some_and(|first| *first != slice.address_type)
+}
+
 /// The labels of an object and of its service.
-fn common(objects: &Objects<'_>, object: &KubeObject, role: &str, service: Option<&str>) -> MetaLabels {
+fn common(
+    objects: &Objects<'_>,
+    object: &KubeObject,
+    role: &str,
+    service: Option<&KubeObject>,
+) -> MetaLabels {
     let metadata = &object.metadata;
     let mut labels = MetaLabels::default();
     objects.add_namespace(&mut labels, metadata);
     labels.add_metadata(role, metadata);
-    if let Some(service) = service.and_then(|name| objects.service(&metadata.namespace, name)) {
+    if let Some(service) = service {
         labels.add_metadata("service", &service.metadata);
     }
     labels
@@ -119,13 +142,11 @@ impl<'a, 'e> ServiceTargets<'a, 'e> {
         labels.add("endpoint_ready", ready);
         labels.add("endpoint_hostname", &address.hostname);
         labels.add_some("endpoint_node_name", address.node_name.as_deref());
-        add_target(&mut labels, "endpoint", address.target.as_ref());
-        self.add(
-            labels,
-            address.target.as_ref(),
-            address.node_name.as_deref(),
-            Some(port.port),
-        )
+        let target = address.target.as_ref();
+        add_target(&mut labels, "endpoint", target);
+        let node = address.node_name.as_deref();
+        let node = node.or_else(|| of_kind(target, "Node").map(|target| &*target.name));
+        self.add(labels, target, node, Some(port.port))
     }
 
     fn add_slice(&mut self, slice: &EndpointSlice) -> ControlFlow<()> {
@@ -171,13 +192,11 @@ impl<'a, 'e> ServiceTargets<'a, 'e> {
             labels.add_some(&format!("endpointslice_{name}"), value);
         }
         labels.add_map("endpointslice_endpoint_topology", "_present", &endpoint.topology);
-        add_target(&mut labels, "endpointslice", endpoint.target.as_ref());
-        self.add(
-            labels,
-            endpoint.target.as_ref(),
-            endpoint.node_name.as_deref(),
-            port.port,
-        )
+        let target = endpoint.target.as_ref();
+        add_target(&mut labels, "endpointslice", target);
+        let node = of_kind(target, "Node").map(|target| &*target.name);
+        let node = node.or(endpoint.node_name.as_deref());
+        self.add(labels, target, node, port.port)
     }
 
     /// Adds a target with the labels of its node and its pod.
@@ -188,14 +207,12 @@ impl<'a, 'e> ServiceTargets<'a, 'e> {
         node: Option<&str>,
         port: Option<u16>,
     ) -> ControlFlow<()> {
-        let of_kind = |kind: &str| target.filter(|target| &*target.kind == kind);
-        let node = of_kind("Node").map(|target| &*target.name).or(node);
         self.objects.add_node(&mut labels, node.unwrap_or_default());
-        let pod = of_kind("Pod").and_then(|target| self.objects.pod(&target.namespace, &target.name));
+        let pod = of_kind(target, "Pod").and_then(|target| self.objects.pod(&target.namespace, &target.name));
         if let Some(object) = pod
             && let Body::Pod(pod) = &object.body
         {
-            add_pod(&mut labels, &object.metadata, pod);
+            add_pod(self.objects, &mut labels, &object.metadata, pod);
             let pod = self.service_pod(object, pod);
             pod.used.extend(port);
             if let Some((container, is_init, port)) = port.and_then(|port| pod.ports.get(&port)) {
@@ -234,13 +251,17 @@ impl<'a, 'e> ServiceTargets<'a, 'e> {
                     (self.each)(self.common.with(|labels| {
                         labels.address(join(&pod.status.pod_ip, port.port));
                         add_container(labels, container, is_init, port);
-                        add_pod(labels, &object.metadata, pod);
+                        add_pod(self.objects, labels, &object.metadata, pod);
                     }))?;
                 }
             }
         }
         ControlFlow::Continue(())
     }
+}
+
+fn of_kind<'a>(target: Option<&'a ObjectReference>, kind: &str) -> Option<&'a ObjectReference> {
+    target.filter(|target| &*target.kind == kind)
 }
 
 /// The ports of a pod. If several containers have a port, the last one counts.

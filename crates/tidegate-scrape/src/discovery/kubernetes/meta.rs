@@ -4,7 +4,7 @@
 
 use std::collections::HashMap;
 
-use tidegate_kubernetes::{Body, KubeObject, Metadata, TextMap};
+use tidegate_kubernetes::{Body, Controller, KubeObject, Metadata, TextMap};
 
 use super::Attached;
 use crate::discovery::ADDRESS;
@@ -100,6 +100,10 @@ pub(super) struct Objects<'a> {
     services: HashMap<(&'a str, &'a str), &'a KubeObject>,
     nodes: HashMap<&'a str, &'a KubeObject>,
     namespaces: HashMap<&'a str, &'a KubeObject>,
+    /// The names of Deployments by their ReplicaSets.
+    deployments: HashMap<(&'a str, &'a str), &'a str>,
+    /// The names of CronJobs by their Jobs.
+    cron_jobs: HashMap<(&'a str, &'a str), &'a str>,
     attached: Attached,
 }
 
@@ -111,15 +115,32 @@ impl<'a> Objects<'a> {
             services: HashMap::new(),
             nodes: HashMap::new(),
             namespaces: HashMap::new(),
+            deployments: HashMap::new(),
+            cron_jobs: HashMap::new(),
             attached,
         };
         for object in &objects.all {
-            let Metadata { namespace, name, .. } = &object.metadata;
+            let Metadata {
+                namespace,
+                name,
+                controller,
+                ..
+            } = &object.metadata;
             match object.body {
                 Body::Pod(_) => drop(objects.pods.insert((namespace, name), object)),
                 Body::Service(_) => drop(objects.services.insert((namespace, name), object)),
                 Body::Node(_) => drop(objects.nodes.insert(name, object)),
                 Body::Namespace => drop(objects.namespaces.insert(name, object)),
+                Body::Workload => {
+                    // ReplicaSets are watched for their Deployments, and Jobs for their CronJobs.
+                    let Some(controller) = controller else { continue };
+                    let owners = match &*controller.kind {
+                        "Deployment" => &mut objects.deployments,
+                        "CronJob" => &mut objects.cron_jobs,
+                        _ => continue,
+                    };
+                    owners.insert((namespace, name), &controller.name);
+                }
                 _ => {}
             }
         }
@@ -136,6 +157,30 @@ impl<'a> Objects<'a> {
 
     pub(super) fn service(&self, namespace: &str, name: &str) -> Option<&'a KubeObject> {
         self.services.get(&(namespace, name)).copied()
+    }
+
+    /// Whether the node of a pod is needed and not there: the selectors of nodes leave it out.
+    pub(super) fn lacks_node(&self, name: &str) -> bool {
+        self.attached.node && !self.nodes.contains_key(name)
+    }
+
+    /// Adds the names of the workloads of a pod with this controller, as far as they are wanted.
+    pub(super) fn add_workload(&self, labels: &mut MetaLabels, namespace: &str, controller: &Controller) {
+        let key = (namespace, &*controller.name);
+        match &*controller.kind {
+            "ReplicaSet" if self.attached.deployment => {
+                labels.add_some("pod_deployment_name", self.deployments.get(&key).copied());
+            }
+            "Job" => {
+                if self.attached.job {
+                    labels.add("pod_job_name", &controller.name);
+                }
+                if self.attached.cron_job {
+                    labels.add_some("pod_cronjob_name", self.cron_jobs.get(&key).copied());
+                }
+            }
+            _ => {}
+        }
     }
 
     /// Adds the labels of a node, if they are wanted.

@@ -31,11 +31,14 @@ const MIN_INTERVAL: Duration = Duration::from_secs(1);
 /// The time after which targets without memory are listed again, and the files of a pod are looked for.
 const RETRY_INTERVAL: Duration = Duration::from_secs(30);
 
-/// Whose labels the targets have too.
+/// Whose labels or names the targets have too.
 #[derive(Clone, Copy, Debug, Default)]
 struct Attached {
     node: bool,
     namespace: bool,
+    deployment: bool,
+    job: bool,
+    cron_job: bool,
 }
 
 /// The way to the API server.
@@ -94,6 +97,9 @@ impl KubernetesDiscovery {
             attached: Attached {
                 node: config.attach_metadata.node,
                 namespace: config.attach_metadata.namespace,
+                deployment: config.attach_metadata.deployment,
+                job: config.attach_metadata.job,
+                cron_job: config.attach_metadata.cronjob,
             },
         })
     }
@@ -221,13 +227,19 @@ fn scopes(
     for (kind, selected) in kinds(role) {
         add(*kind, Some(*selected));
     }
-    if attached.node
-        && !matches!(
-            role,
-            KubernetesRole::Service | KubernetesRole::Node | KubernetesRole::Ingress
-        )
-    {
+    let has_pods = !matches!(
+        role,
+        KubernetesRole::Service | KubernetesRole::Node | KubernetesRole::Ingress
+    );
+    if attached.node && has_pods {
         add(ObjectKind::Node, Some(KubernetesRole::Node));
+    }
+    if attached.deployment && has_pods {
+        add(ObjectKind::ReplicaSet, None);
+    }
+    // The name of the Job itself is in the pod.
+    if attached.cron_job && has_pods {
+        add(ObjectKind::Job, None);
     }
     if attached.namespace && role != KubernetesRole::Node {
         add(ObjectKind::Namespace, None);

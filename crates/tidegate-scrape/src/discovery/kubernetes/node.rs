@@ -26,6 +26,13 @@ pub(super) fn targets(objects: &Objects<'_>, each: EachTarget<'_>) -> ControlFlo
         let mut labels = MetaLabels::default();
         labels.add_metadata("node", &object.metadata);
         labels.add("node_provider_id", &node.spec.provider_id);
+        for condition in &node.status.conditions {
+            let name = label_name(&condition.kind.to_lowercase());
+            labels.add(
+                &format!("node_condition_{name}"),
+                &condition.status.to_lowercase(),
+            );
+        }
         labels.set("instance", &object.metadata.name);
         // Of the addresses of a type, the first one counts.
         for NodeAddress { kind, address } in node.status.addresses.iter().rev() {

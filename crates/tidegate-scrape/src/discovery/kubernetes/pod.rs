@@ -13,12 +13,12 @@ pub(super) fn targets(objects: &Objects<'_>, each: EachTarget<'_>) -> ControlFlo
     for object in objects.iter() {
         let Body::Pod(pod) = &object.body else { continue };
         // A pod that starts, or that was evicted, has no address.
-        if pod.status.pod_ip.is_empty() {
+        if pod.status.pod_ip.is_empty() || objects.lacks_node(&pod.spec.node_name) {
             continue;
         }
         let mut common = MetaLabels::default();
         objects.add_namespace(&mut common, &object.metadata);
-        add_pod(&mut common, &object.metadata, pod);
+        add_pod(objects, &mut common, &object.metadata, pod);
         objects.add_node(&mut common, &pod.spec.node_name);
         of_pod(&common, pod, each)?;
     }
@@ -88,7 +88,7 @@ pub(super) fn bool_text(value: bool) -> &'static str {
 }
 
 /// Adds the labels of a pod.
-pub(super) fn add_pod(labels: &mut MetaLabels, metadata: &Metadata, pod: &Pod) {
+pub(super) fn add_pod(objects: &Objects<'_>, labels: &mut MetaLabels, metadata: &Metadata, pod: &Pod) {
     labels.add_metadata("pod", metadata);
     labels.add("pod_ip", &pod.status.pod_ip);
     labels.add("pod_ready", &readiness(pod));
@@ -99,6 +99,7 @@ pub(super) fn add_pod(labels: &mut MetaLabels, metadata: &Metadata, pod: &Pod) {
     if let Some(controller) = &metadata.controller {
         labels.add("pod_controller_kind", &controller.kind);
         labels.add("pod_controller_name", &controller.name);
+        objects.add_workload(labels, &metadata.namespace, controller);
     }
 }
 

@@ -49,6 +49,20 @@ fn add_addresses(labels: &mut MetaLabels, service: &Service) {
         _ => labels.add("service_cluster_ip", &spec.cluster_ip),
     }
     if &*spec.kind == "LoadBalancer" {
-        labels.add("service_loadbalancer_ip", &spec.load_balancer_ip);
+        labels.add("service_loadbalancer_ip", &balancer_addresses(service));
+    }
+}
+
+/// The addresses of a load balancer, or the wanted one while it has none.
+fn balancer_addresses(service: &Service) -> String {
+    let ingress = service.status.load_balancer.ingress.iter();
+    let given: Vec<_> = ingress
+        .map(|ingress| &*ingress.ip)
+        .filter(|ip| !ip.is_empty())
+        .collect();
+    if given.is_empty() {
+        service.spec.load_balancer_ip.to_string()
+    } else {
+        given.join(",")
     }
 }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
+mod attached;
 mod objects;
 mod roles;
 mod running;

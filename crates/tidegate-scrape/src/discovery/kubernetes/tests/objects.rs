@@ -42,6 +42,32 @@ pub(super) fn pod() -> Value {
     })
 }
 
+/// The ReplicaSet of [`pod`].
+pub(super) fn replica_set() -> Value {
+    json!({
+        "apiVersion": "apps/v1", "kind": "ReplicaSet",
+        "metadata": {
+            "name": "web-7d4b9c", "namespace": "shop", "uid": "r1",
+            "ownerReferences": [{
+                "apiVersion": "apps/v1", "kind": "Deployment", "name": "web", "uid": "d1", "controller": true
+            }],
+        },
+    })
+}
+
+/// The Job of a pod.
+pub(super) fn job() -> Value {
+    json!({
+        "apiVersion": "batch/v1", "kind": "Job",
+        "metadata": {
+            "name": "report-2938", "namespace": "shop", "uid": "j1",
+            "ownerReferences": [{
+                "apiVersion": "batch/v1", "kind": "CronJob", "name": "report", "uid": "c1", "controller": true
+            }],
+        },
+    })
+}
+
 pub(super) fn service() -> Value {
     json!({
         "apiVersion": "v1", "kind": "Service",

@@ -4,16 +4,15 @@ use serde_json::json;
 use tidegate_kubernetes::ObjectKind as Kind;
 
 use super::super::ingress::matches_host;
-use super::objects::{endpoints, ingress, namespace, node, pod, service, slice};
+use super::objects::{endpoints, ingress, node, pod, service, slice};
 use super::*;
 
-const NONE: Attached = Attached {
+pub(super) const NONE: Attached = Attached {
     node: false,
     namespace: false,
-};
-const ALL: Attached = Attached {
-    node: true,
-    namespace: true,
+    deployment: false,
+    job: false,
+    cron_job: false,
 };
 
 /// The labels of [`pod`].
@@ -150,31 +149,6 @@ fn addresses_of_version_6_have_brackets() {
 }
 
 #[test]
-fn a_pod_has_the_labels_of_its_node_and_namespace_if_wanted() {
-    let objects = [
-        (Kind::Pod, pod()),
-        (Kind::Node, node()),
-        (Kind::Namespace, namespace()),
-    ];
-    let added = [
-        "namespace_annotation_cost_unit=7",
-        "namespace_annotationpresent_cost_unit=true",
-        "namespace_label_team=a",
-        "namespace_labelpresent_team=true",
-        "node_label_topology_kubernetes_io_zone=eu-1a",
-        "node_labelpresent_topology_kubernetes_io_zone=true",
-        "node_name=node-1",
-    ];
-    let without = found(KubernetesRole::Pod, NONE, &objects);
-    let with = found(KubernetesRole::Pod, ALL, &objects);
-    assert_eq!(with.len(), 4);
-    for (without, with) in without.iter().zip(&with) {
-        let new: Vec<_> = with.iter().filter(|label| !without.contains(label)).collect();
-        assert_eq!(new, added.iter().collect::<Vec<_>>());
-    }
-}
-
-#[test]
 fn a_service_is_a_target_for_each_of_its_ports() {
     let common: &[&str] = &[
         "service_cluster_ip=10.96.0.10",
@@ -219,6 +193,28 @@ fn the_type_of_a_service_decides_about_its_addresses() {
     let [external, balanced] = [of("ExternalName"), of("LoadBalancer")];
     assert!(has(&external, "service_external_name=db.example") && !has(&external, "service_cluster_ip"));
     assert!(has(&balanced, "service_loadbalancer_ip=203.0.113.1") && has(&balanced, "service_cluster_ip"));
+}
+
+#[test]
+fn a_balanced_service_has_the_addresses_that_it_was_given() {
+    let table = [
+        (json!([]), "192.0.2.1"),
+        (json!([{"hostname": "lb.example"}]), "192.0.2.1"),
+        (json!([{"ip": "203.0.113.5"}]), "203.0.113.5"),
+        (
+            json!([{"ip": "203.0.113.5"}, {"hostname": "lb.example"}, {"ip": "2001:db8::5"}]),
+            "203.0.113.5,2001:db8::5",
+        ),
+    ];
+    for (given, expected) in table {
+        let mut service = service();
+        service["spec"]["type"] = json!("LoadBalancer");
+        service["spec"]["loadBalancerIP"] = json!("192.0.2.1");
+        service["status"]["loadBalancer"]["ingress"] = given;
+        let found = found(KubernetesRole::Service, NONE, &[(Kind::Service, service)]);
+        let expected = format!("service_loadbalancer_ip={expected}");
+        assert!(found[0].contains(&expected), "{found:?} without {expected}");
+    }
 }
 
 /// The labels of ports of [`pod`] that are not ports of its service.
@@ -356,15 +352,25 @@ fn slices_are_targets_with_the_labels_of_service_and_pod() {
 }
 
 #[test]
-fn an_endpoint_has_the_labels_of_its_node_if_wanted() {
-    let mut of_node = endpoints();
-    of_node["subsets"][0]["addresses"][0]["targetRef"] = json!({"kind": "Node", "name": "node-1"});
-    of_node["subsets"][0]["addresses"][0]["nodeName"] = json!("other");
-    for endpoints in [endpoints(), of_node] {
-        let objects = [(Kind::Endpoints, endpoints), (Kind::Node, node())];
-        let found = found(KubernetesRole::Endpoints, ALL, &objects);
-        assert!(found[0].contains(&"node_name=node-1".to_owned()), "{found:?}");
-        assert!(!found[1].contains(&"node_name=node-1".to_owned()), "{found:?}");
+fn slices_of_the_second_family_of_a_service_give_no_targets() {
+    let table = [
+        ("PreferDualStack", json!(["IPv4", "IPv6"]), 4),
+        ("PreferDualStack", json!(["IPv6", "IPv4"]), 0),
+        ("RequireDualStack", json!(["IPv6", "IPv4"]), 0),
+        ("RequireDualStack", json!([]), 4),
+        ("SingleStack", json!(["IPv6"]), 4),
+    ];
+    for (policy, families, expected) in table {
+        let mut service = service();
+        service["spec"]["ipFamilyPolicy"] = json!(policy);
+        service["spec"]["ipFamilies"] = families.clone();
+        let objects = [
+            (Kind::EndpointSlice, slice()),
+            (Kind::Service, service),
+            (Kind::Pod, pod()),
+        ];
+        let found = found(KubernetesRole::EndpointSlice, NONE, &objects);
+        assert_eq!(found.len(), expected, "{policy} {families}");
     }
 }
 
@@ -391,6 +397,7 @@ fn a_node_is_the_target_of_its_kubelet() {
             "node_address_InternalIP=192.168.0.1",
             "node_annotation_node_alpha_kubernetes_io_ttl=0",
             "node_annotationpresent_node_alpha_kubernetes_io_ttl=true",
+            "node_condition_ready=true",
             "node_label_topology_kubernetes_io_zone=eu-1a",
             "node_labelpresent_topology_kubernetes_io_zone=true",
             "node_name=node-1",

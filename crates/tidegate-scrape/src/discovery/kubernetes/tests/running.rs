@@ -7,7 +7,7 @@ use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use super::objects::{pod, service, slice};
+use super::objects::{node, pod, replica_set, service, slice};
 use super::*;
 use crate::config::PrometheusReceiverConfig;
 use crate::discovery::{DiscoveredTargets, Discoveries};
@@ -47,12 +47,18 @@ impl Jobs {
 
     /// The addresses that a job finds next.
     async fn next(&mut self, job: usize) -> Vec<String> {
+        let found = self.next_found(job).await;
+        let address = |labels: &Labels| labels.get("__address__").to_owned();
+        found.labels.iter().map(address).collect()
+    }
+
+    /// The targets that a job finds next.
+    async fn next_found(&mut self, job: usize) -> DiscoveredTargets {
         loop {
             let next = tokio::time::timeout(Duration::from_secs(30), self.findings[job].recv());
             let (source, found) = next.await.expect("a finding in time").expect("it runs");
             if source == 1 {
-                let address = |labels: &Labels| labels.get("__address__").to_owned();
-                return found.labels.iter().map(address).collect();
+                return found;
             }
         }
     }
@@ -106,6 +112,7 @@ async fn jobs_share_the_watches_of_a_server() {
 async fn namespaces_and_selectors_reduce_the_requests() {
     let server = FakeApiServer::start().await;
     server.apply_quietly("pods", &pod());
+    server.apply_quietly("nodes", &node());
     let options = "role: pod, namespaces: {names: [shop, other]}, attach_metadata: {node: true},
         selectors: [{role: pod, label: app=web, field: spec.nodeName=a}, {role: node, label: x}]";
     let mut jobs = Jobs::start(&server, &[options]);
@@ -120,6 +127,51 @@ async fn namespaces_and_selectors_reduce_the_requests() {
         );
     }
     assert_eq!(server.count("/api/v1/nodes?limit=500&labelSelector=x"), 1);
+    jobs.stop().await;
+}
+
+#[tokio::test]
+async fn workloads_are_watched_in_the_namespaces_of_the_pods() {
+    let server = FakeApiServer::start().await;
+    server.apply_quietly("pods", &pod());
+    let options =
+        "namespaces: {names: [shop]}, attach_metadata: {deployment: true, job: true, cronjob: true}";
+    let options = ["pod", "endpoints", "service"].map(|role| format!("role: {role}, {options}"));
+    let mut jobs = Jobs::start(&server, &options.each_ref().map(String::as_str));
+    let named = |found: &DiscoveredTargets| {
+        let name = |labels: &Labels| labels.get("__meta_kubernetes_pod_deployment_name").to_owned();
+        found.labels.iter().map(name).collect::<Vec<_>>()
+    };
+    assert_eq!(named(&jobs.next_found(0).await), [""; 4]);
+    for job in [1, 2] {
+        assert!(jobs.next(job).await.is_empty());
+    }
+    for path in [
+        "/apis/apps/v1/namespaces/shop/replicasets?",
+        "/apis/batch/v1/namespaces/shop/jobs?",
+    ] {
+        assert_eq!(
+            server.count(&format!("{path}limit")),
+            1,
+            "{:?}",
+            server.requests()
+        );
+    }
+    while server.count("replicasets?watch=1") < 1 {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    server.apply("replicasets", &replica_set());
+    while named(&jobs.next_found(0).await) != ["web"; 4] {}
+    jobs.stop().await;
+}
+
+#[tokio::test]
+async fn the_name_of_a_job_needs_no_watch() {
+    let server = FakeApiServer::start().await;
+    server.apply_quietly("pods", &pod());
+    let mut jobs = Jobs::start(&server, &["role: pod, attach_metadata: {job: true}"]);
+    assert_eq!(jobs.next(0).await.len(), 4);
+    assert_eq!(server.count("/apis/"), 0, "{:?}", server.requests());
     jobs.stop().await;
 }
 
