@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-//! Names from outside in the log. Whoever may make a file could write lines of the log with its name.
+//! Names from outside in the log. A user who may make a file could write lines of the log with its name.
 
 use std::path::Path;
 

@@ -8,7 +8,8 @@ use std::path::{Component, Path, PathBuf};
 #[derive(Debug, Eq, PartialEq)]
 pub(super) struct Listed {
     pub(super) path: PathBuf,
-    /// A glob has found it. The configuration does not name it, so whoever may make a link there must not choose the directory.
+    /// A glob has found it. The configuration does not name it, so a user who may make a link there must not choose the
+    /// directory.
     pub(super) is_found: bool,
     /// Why it is not read.
     pub(super) refusal: Option<&'static str>,

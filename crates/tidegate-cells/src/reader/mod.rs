@@ -42,8 +42,8 @@ pub(crate) const RETAINED: &str = "retained.cells";
 /// The most repetitions of a read because another process folded meanwhile.
 const ATTEMPTS: usize = 5;
 
-/// The names that a reader looks at in a directory: some, and several for each file that it may read. Whoever may write there could
-/// keep it busy otherwise.
+/// The names that a reader looks at in a directory: some, and several for each file that it may read. A user who may write there
+/// could keep it busy otherwise.
 const NAMES: usize = 1024;
 const NAMES_OF_A_FILE: usize = 4;
 
@@ -175,7 +175,7 @@ impl Directory {
         Directory::new(path.to_owned(), limits, true).checked(std::fs::metadata(path))
     }
 
-    /// The same for a path that must not be a symbolic link, now and later: whoever may make links could show the files of
+    /// The same for a path that must not be a symbolic link, now and later: a user who may make links could show the files of
     /// another directory a second time.
     ///
     /// # Errors

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-//! Bounds the open files of all readers of a process. Whoever may write to a directory of cells could take all descriptors
+//! Bounds the open files of all readers of a process. A user who may write to a directory of cells could take all descriptors
 //! of the process otherwise, also those of its connections.
 
 use std::fs::File;
