@@ -165,6 +165,8 @@ impl Lifecycle for Prometheus {
         {
             tracing::warn!(receiver = &*self.base.id, "scrapes did not end in time");
         }
+        // What it has reported no longer holds.
+        self.base.shared.notices.set(&self.base.path, Vec::new());
     }
 }
 

@@ -102,6 +102,8 @@ impl Drain {
             }
         }
         self.poll(Instant::now(), |_, _| true);
+        // What it has reported no longer holds.
+        self.shared.notices.set(&self.path, Vec::new());
         let rings = std::mem::take(&mut self.rings).into_iter();
         let sources = rings.map(|(path, ring)| (path, ring.into_left()));
         self.left.put(LeftSources::new(sources));

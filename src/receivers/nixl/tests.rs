@@ -228,6 +228,19 @@ async fn files_that_are_not_rings_are_left_alone_and_become_rings_later() {
 }
 
 #[tokio::test]
+async fn notices_end_with_the_receiver() {
+    let directory = tempfile::tempdir().unwrap();
+    let (base, sink) = (context("receivers", "nixl"), Sink::new());
+    let receiver = start_in(&base, &directory.path().join("missing"), "", &sink).await;
+    eventually("the directory is missing", || {
+        !base.shared.notices.list().is_empty()
+    });
+    stop(receiver).await;
+    let left = base.shared.notices.list();
+    assert!(left.is_empty(), "{left:?}");
+}
+
+#[tokio::test]
 async fn a_rebuilt_receiver_goes_on_with_the_sources_of_its_rings() {
     let directory = tempfile::tempdir().unwrap();
     let (base, sink) = (context("receivers", "nixl"), Sink::new());

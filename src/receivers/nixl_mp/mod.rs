@@ -136,6 +136,8 @@ impl Stores {
             }
         }
         self.poll(Instant::now());
+        // What it has reported no longer holds.
+        self.base.shared.notices.set(&self.base.path, Vec::new());
     }
 
     fn poll(&mut self, now: Instant) {

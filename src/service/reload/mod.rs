@@ -463,6 +463,8 @@ impl Running {
     pub async fn finish(&mut self, drain: Duration) {
         let deadline = Instant::now() + drain;
         let kept = composites_of(&self.members);
+        let stopped = self.stopped.iter();
+        let mut ended: Vec<_> = stopped.map(|member| member.path.clone()).collect();
         // After a failed return to the old plan, they are still visible.
         for member in self.stopped.drain(..) {
             member.withdraw(&self.shared, &kept);
@@ -495,9 +497,9 @@ impl Running {
         leaving.sort_by_key(|member| rank(member.class));
         self.name_heirs(&leaving, &self.members);
         stop_all(&leaving, &self.shared, deadline).await;
-        let is_gone = |path: &str| self.members.iter().all(|member| *member.path != *path);
-        let paths = leaving.iter().map(|member| &*member.path);
-        for path in paths.filter(|path| is_gone(path)) {
+        ended.extend(leaving.iter().map(|member| member.path.clone()));
+        let is_gone = |path: &&Arc<str>| self.members.iter().all(|member| member.path != **path);
+        for path in ended.iter().filter(is_gone) {
             self.shared.notices.set(path, Vec::new());
             self.shared.health.trouble(path, None);
             self.shared.health.hold(path, None);

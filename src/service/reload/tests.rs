@@ -353,8 +353,12 @@ service: {{pipelines: {{metrics: {{receivers: [uds], exporters: [prometheus]}}}}
     let shared = Arc::new(Shared::default());
     let mut running = run(&from, &shared).await;
     std::fs::remove_dir_all(&home).unwrap();
+    shared
+        .notices
+        .set("exporters::prometheus", vec!["of the old page".to_owned()]);
     for _ in 0..2 {
         fails(&mut running, &from, &to, taken).await;
+        assert!(shared.notices.list().is_empty(), "the page does not run");
         let expected = "exporters::prometheus: not restored after a failed reload";
         assert_eq!(shared.health.unready().as_deref(), Some(expected));
         assert_eq!(running.paths().join(", "), "receivers::uds");

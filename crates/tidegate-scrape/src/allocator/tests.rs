@@ -132,9 +132,14 @@ async fn jobs_and_targets_follow_the_answers_of_the_allocator() {
     );
     allocator.answer("/scrape_configs", 200, &jobs);
     scrapes(&shared, &["http://a:1/m", "http://b:1/m"]).await;
+    allocator.answer("/scrape_configs", 200, r#"{"wrong": {"scrape_interval": "x"}}"#);
+    while shared.notices.list().is_empty() {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
     receiver
         .stop(std::time::Instant::now() + Duration::from_secs(30))
         .await;
+    assert_eq!(shared.notices.list(), BTreeMap::new());
 }
 
 #[test]
