@@ -139,8 +139,8 @@ impl Listener {
                 };
                 // A listener on port 0 holds a port that the system has chosen.
                 let is_chosen = || {
-                    let own = self.addresses().unwrap_or_default();
-                    *held_port == 0 && own.into_iter().any(port_holders::is_own)
+                    let own = || self.addresses().unwrap_or_default();
+                    *held_port == 0 && own().into_iter().any(port_holders::is_own)
                 };
                 (port == held_port || is_chosen()) && (host.eq_ignore_ascii_case(held_host) || overlaps())
             }
@@ -506,6 +506,21 @@ service: {{pipelines: {{logs: {{receivers: [{ids}], exporters: [nop]}}}}}}
         assert!(refused.contains("listens there"), "{refused}");
         drop(taken);
         assert_eq!(said(&taken_address), "");
+    }
+
+    #[test]
+    fn no_host_is_looked_up_for_ports_that_differ() {
+        let listener = |endpoint: &str| Listener {
+            at: Position {
+                span: None,
+                path: endpoint.to_owned(),
+            },
+            endpoint: endpoint.parse().unwrap(),
+            socket_type: SocketType::STREAM,
+            shown: endpoint.to_owned(),
+            resolve: |host, _| panic!("{host} was looked up"),
+        };
+        assert!(!listener("a.test:1").may_be(&listener("b.test:2")));
     }
 
     #[test]
