@@ -19,7 +19,8 @@
 //!
 //! A failure from step 3 on is followed by the same steps back to the old plan: stopped members are built again. Members
 //! that have not stopped yet run on, or stop before step 2 if their successors can't start beside them. A member that can't
-//! start then does not keep the others from it. The gateway is not ready while a member of the old plan does not run.
+//! start then does not keep the others from it. If it is an exporter that sends, its pipelines refuse data, so that senders
+//! retry. The gateway is not ready while a member of the old plan does not run.
 
 mod change;
 mod edges;
@@ -220,12 +221,12 @@ impl Running {
         tracing::error!(
             %error,
             components,
-            "these components do not run, because the old configuration could not be restored: correct the configuration \
-             and reload it, or restart the gateway"
+            "these components do not run, because the old configuration could not be restored. Pipelines into exporters \
+             among them refuse data. Correct the configuration and reload it, or restart the gateway"
         );
         let trouble = format!(
-            "a reload failed, and the old configuration could not be restored: {error}. Correct the configuration and \
-             reload it, or restart the gateway"
+            "a reload failed, and the old configuration could not be restored: {error}. Pipelines into exporters that do \
+             not run refuse data. Correct the configuration and reload it, or restart the gateway"
         );
         self.shared.health.trouble(SERVICE, Some(trouble));
         self.shared.health.lack(Some(components));
@@ -303,7 +304,8 @@ impl Running {
         Ok(())
     }
 
-    /// Goes on without a member of the old plan that can't start again.
+    /// Goes on without a member of the old plan that can't start again. It stays in its pipelines: an exporter that sends
+    /// refuses what they push, also what goes to others beside it. So senders learn of it, and retry.
     async fn lose(&self, change: &mut Change, member: &GraphMember, error: ComponentError) {
         let lost = std::slice::from_ref(member);
         stop_in_pause(lost).await;
