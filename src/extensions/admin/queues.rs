@@ -46,10 +46,14 @@ const FOLLOWING: Most = Most {
 };
 
 /// A stream of gRPC keeps so much of its request without a reservation: enough for a `Watch`, and for a trigger with 16
-/// composites. Autoscalers come above the memory limit, too. All streams together are 64 MiB at most.
+/// composites. Autoscalers come above the memory limit, too. All streams together are 64 MiB at most. A memory limit below
+/// 1 GiB lowers both.
 pub(super) const FREE_BYTES: usize = 32 << 10;
 
-/// The most bytes that all of these streams keep beyond that. A memory limit below 1 GiB lowers it.
+/// A stream keeps so much without a reservation under any memory limit.
+const LEAST_FREE_BYTES: usize = 8 << 10;
+
+/// The most bytes that all of these streams keep beyond that. A memory limit below 1 GiB lowers it, too.
 const KEPT_BYTES: usize = 64 << 20;
 
 /// The divisor of the memory limit that gives the lower value.
@@ -260,10 +264,12 @@ impl QueryQueues {
         bytes: usize,
         memory: &Arc<Account>,
     ) -> Result<Option<RequestShare>, NotComputed> {
-        if bytes <= FREE_BYTES {
+        let part = memory.limit() / KEPT_SHARE;
+        let free = FREE_BYTES.min(part / FOLLOWING.of_all);
+        if bytes <= free.max(LEAST_FREE_BYTES) {
             return Ok(None);
         }
-        let of_all = KEPT_BYTES.min(memory.limit() / KEPT_SHARE);
+        let of_all = KEPT_BYTES.min(part);
         let most = Most {
             of_all,
             of_one: of_all / 2,

@@ -149,18 +149,21 @@ fn what_streams_keep_of_their_requests_is_bounded_and_on_the_account() {
     memory.add_limit(Limit::of(64 * MIB));
     let [greedy, other] = ["greedy", "other"].map(|name| Some(SenderKey::of(name)));
     let keep = |client, bytes| queues.keep(client, bytes, &memory);
-    assert!(keep(greedy, FREE_BYTES).unwrap().is_none());
+    assert!(keep(greedy, LEAST_FREE_BYTES).unwrap().is_none());
     let first = keep(greedy, MIB).unwrap();
     assert_eq!(memory.reserved_bytes(), MIB);
     let second = keep(greedy, MIB).unwrap();
     // A sixteenth of the memory, half of it for one client.
     assert_eq!(
-        keep(greedy, FREE_BYTES + 1).unwrap_err(),
+        keep(greedy, LEAST_FREE_BYTES + 1).unwrap_err(),
         NotComputed::WatchMemory
     );
-    assert!(keep(greedy, FREE_BYTES).unwrap().is_none());
+    assert!(keep(greedy, LEAST_FREE_BYTES).unwrap().is_none());
     let third = keep(other, 2 * MIB).unwrap();
-    assert_eq!(keep(None, FREE_BYTES + 1).unwrap_err(), NotComputed::WatchMemory);
+    assert_eq!(
+        keep(None, LEAST_FREE_BYTES + 1).unwrap_err(),
+        NotComputed::WatchMemory
+    );
     drop((first, second, third));
     assert_eq!(memory.reserved_bytes(), 0);
     let mut body = Held::new(memory.clone());
@@ -172,6 +175,21 @@ fn what_streams_keep_of_their_requests_is_bounded_and_on_the_account() {
     );
     drop(body);
     assert!(keep(None, MIB).unwrap().is_some());
+}
+
+#[test]
+fn a_small_memory_limit_lowers_what_streams_keep_without_a_reservation() {
+    const MIB: usize = 1 << 20;
+    for (limit, free) in [
+        (1024 * MIB, FREE_BYTES),
+        (512 * MIB, FREE_BYTES / 2),
+        (64 * MIB, LEAST_FREE_BYTES),
+    ] {
+        let (queues, memory) = (queues(), Arc::<Account>::default());
+        memory.add_limit(Limit::of(limit));
+        assert!(queues.keep(None, free, &memory).unwrap().is_none(), "{limit}");
+        assert!(queues.keep(None, free + 1, &memory).unwrap().is_some(), "{limit}");
+    }
 }
 
 #[test]
