@@ -139,8 +139,12 @@ impl Listener {
                 };
                 // A listener on port 0 holds a port that the system has chosen.
                 let is_chosen = || {
-                    let own = || self.addresses().unwrap_or_default();
-                    *held_port == 0 && own().into_iter().any(port_holders::is_own)
+                    *held_port == 0
+                        && self
+                            .addresses()
+                            .unwrap_or_default()
+                            .into_iter()
+                            .any(port_holders::is_own)
                 };
                 (port == held_port || is_chosen()) && (host.eq_ignore_ascii_case(held_host) || overlaps())
             }
