@@ -15,6 +15,7 @@ mod value;
 mod weight;
 
 use std::collections::{BTreeMap, HashMap, HashSet};
+use std::ffi::OsStr;
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -159,7 +160,7 @@ pub struct Problem {
 struct Files {
     retained: Option<Arc<Source>>,
     unreadable_retained: Option<(PathBuf, String)>,
-    /// The directory could not be listed, or has too many names: some files are unknown.
+    /// The directory could not be listed: some files are unknown.
     is_unlisted: bool,
     /// Existing files whose processes the retained file contains.
     folded_files: HashSet<Identity>,
@@ -441,14 +442,16 @@ impl Directory {
             .collect();
         if is_cut {
             // Known files and those of folded processes may be among the names that were not read.
-            files.is_unlisted = true;
-            files.folded_files = folded.values().copied().collect();
-            let listed: HashSet<_> = paths.iter().cloned().collect();
-            let is_there = |path: &&PathBuf| {
-                let at = pinned.at(path.file_name().unwrap_or_default());
-                !listed.contains(*path) && at.symlink_metadata().is_ok()
+            let is_there = |name: &OsStr| {
+                let found = pinned.at(name).symlink_metadata();
+                !found.is_err_and(|e| e.kind() == io::ErrorKind::NotFound)
             };
-            paths.extend(by_path.keys().filter(is_there).cloned());
+            let left = folded.iter().filter(|(name, _)| is_there(OsStr::new(name)));
+            files.folded_files.extend(left.map(|(_, identity)| *identity));
+            let listed: HashSet<_> = paths.iter().cloned().collect();
+            let is_left =
+                |path: &&PathBuf| !listed.contains(*path) && is_there(path.file_name().unwrap_or_default());
+            paths.extend(by_path.keys().filter(is_left).cloned());
         }
         // New files must not take the turn of known ones.
         paths.sort_by_cached_key(|path| (!by_path.contains_key(path), path.clone()));
