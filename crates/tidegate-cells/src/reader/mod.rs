@@ -341,7 +341,7 @@ impl Directory {
                     why: e.to_string(),
                 });
                 (self.without_room, self.without_files) = (0, 0);
-                self.unlisted(self.last_retained.clone())
+                self.unlisted(self.last_retained.clone(), room)
             }
         }
     }
@@ -355,8 +355,13 @@ impl Directory {
         (self.without_room, self.without_files) = (0, 0);
     }
 
-    /// What is known of a directory that can't be listed.
-    fn unlisted(&self, retained: Option<Arc<Source>>) -> Files {
+    /// What is known of a directory that can't be listed. Its known files are open, and are read on.
+    fn unlisted(&mut self, retained: Option<Arc<Source>>, room: Room<'_>) -> Files {
+        for source in self.sources.values_mut() {
+            // It keeps the values that it has: a later look lists the directory, and says what is wrong with the file.
+            let _ = source.update(&self.limits, room);
+            self.without_room += usize::from(source.is_short());
+        }
         let folded = retained.iter().flat_map(|retained| &retained.folded);
         let folded = folded.map(|(identity, _)| *identity);
         Files {
@@ -429,7 +434,7 @@ impl Directory {
         let Some((mut paths, is_cut)) = self.list(pinned, problems) else {
             return Files {
                 unreadable_retained: files.unreadable_retained,
-                ..self.unlisted(files.retained)
+                ..self.unlisted(files.retained, room)
             };
         };
         let mut known = std::mem::take(&mut self.sources);

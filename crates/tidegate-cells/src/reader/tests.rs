@@ -139,6 +139,28 @@ fn a_directory_with_too_many_names_is_folded_and_its_list_shrinks() {
 }
 
 #[test]
+fn known_files_of_a_directory_that_can_not_be_opened_are_read_on() {
+    let root = tempfile::tempdir().unwrap();
+    let (path, other) = (root.path().join("cells"), root.path().join("other"));
+    let store = process(&path);
+    let mut reader = reader(&path, Limits::default());
+    assert_eq!(requests(&reader.scan()), Some(1));
+    std::fs::rename(&path, &other).unwrap();
+    std::fs::write(&path, b"").unwrap();
+    let family = store.family(&FamilySpec::new("requests", Kind::Counter)).unwrap();
+    family.with(&[]).counter().unwrap().add(1);
+    let check = |reader: &mut Directory, alive: bool| {
+        let scan = reader.scan();
+        assert_eq!((requests(&scan), scan.problems.len()), (Some(2), 1));
+        assert_eq!(scan.processes[0].alive, alive);
+    };
+    check(&mut reader, true);
+    drop(family);
+    drop(store);
+    check(&mut reader, false);
+}
+
+#[test]
 fn histograms_have_the_bounds_that_all_of_their_values_have() {
     let directory = tempfile::tempdir().unwrap();
     let store = |bounds: &[f64], is_used: bool| {
