@@ -34,6 +34,7 @@ pub use fold::Folded;
 pub use follow::{Changes, Follower};
 use merge::Merger;
 use open_files::OpenFiles;
+pub use open_files::limit_open_files;
 use process::{ReadError, Source};
 use rejected::Rejected;
 pub use shared::SharedDirectory;
