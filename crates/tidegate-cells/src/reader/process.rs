@@ -12,7 +12,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use tidegate_shm::{FileId, OpenError, is_locked};
+use tidegate_shm::{FileId, OpenError, is_locked, is_too_many_open};
 
 use super::header::Changing;
 use super::open_files::{OpenFile, OpenFiles};
@@ -36,14 +36,14 @@ pub(crate) enum ReadError {
     #[error(transparent)]
     Rejected(#[from] Reject),
     #[error(transparent)]
-    Io(#[from] io::Error),
+    Io(io::Error),
     /// There is none for the file of this process.
     #[error("memory is short; the gateway reads the file later")]
     NoRoom(Identity),
     /// An earlier read took long and failed, for this reason.
     #[error("{0}")]
     RejectedBefore(String),
-    /// As many files are open as may be.
+    /// As many files are open as may be, or as the system allows.
     #[error("too many files are open; the reader reads the file later")]
     NoFile,
 }
@@ -249,6 +249,16 @@ impl SourceSeries {
             Some(value.clone())
         };
         spec.labels.iter().filter_map(value).collect() // each is there
+    }
+}
+
+impl From<io::Error> for ReadError {
+    fn from(error: io::Error) -> Self {
+        if is_too_many_open(&error) {
+            ReadError::NoFile
+        } else {
+            ReadError::Io(error)
+        }
     }
 }
 

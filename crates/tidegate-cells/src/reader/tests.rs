@@ -4,6 +4,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use super::open_files::OpenFiles;
+use super::process::ReadError;
 use super::rejected::Rejected;
 use super::{Directory, Limits, NAMES, RETAINED, Scan};
 use crate::spec::{FamilySpec, GaugeMode, Kind};
@@ -48,6 +49,14 @@ fn files_of_the_dead_are_closed_and_those_of_the_living_are_bounded() {
     let scan = reader.scan();
     assert_eq!((requests(&scan), scan.problems), (Some(5), Vec::new()));
     assert_eq!(reader.without_files, 0);
+}
+
+#[test]
+fn a_file_waits_if_the_system_allows_no_more_open_files() {
+    for (code, waits) in [(libc::EMFILE, true), (libc::ENFILE, true), (libc::EACCES, false)] {
+        let error = ReadError::from(std::io::Error::from_raw_os_error(code));
+        assert_eq!(matches!(error, ReadError::NoFile), waits, "{error}");
+    }
 }
 
 #[test]
