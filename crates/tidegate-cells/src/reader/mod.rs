@@ -562,7 +562,7 @@ impl Directory {
         let is_new = known.is_none();
         let mut source = match known {
             Some(source) => source,
-            None => Source::open(path, at, &self.open_files)?,
+            None => Source::open(path, at, self.open_files.permit())?,
         };
         let identity = source.header.identity;
         let name = format!("{identity}{SUFFIX}");
@@ -611,7 +611,11 @@ impl Directory {
         }
         let mut source = match self.next_retained.take().filter(|next| next.inode == inode) {
             Some(begun) => begun,
-            None => Source::open(path, at, &self.open_files)?,
+            None => {
+                // It takes over the permit: the last one is closed when this one is read.
+                let last = self.last_retained.as_deref().and_then(Source::permit);
+                Source::open(path, at, last.or_else(|| self.open_files.permit()))?
+            }
         };
         if source.header.role != Role::Retained {
             return Err(Reject::OtherName.into());

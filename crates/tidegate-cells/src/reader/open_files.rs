@@ -27,7 +27,7 @@ pub(super) struct OpenFiles {
     most: OnceLock<usize>,
 }
 
-/// The permit for one open file.
+/// The permit for one open file, and for the one that replaces it.
 #[derive(Debug)]
 pub(super) struct Permit(Arc<OpenFiles>);
 
@@ -36,7 +36,7 @@ pub(super) struct Permit(Arc<OpenFiles>);
 pub(super) struct OpenFile {
     // Fields drop in order: it is closed before the permit is free.
     file: File,
-    _permit: Permit,
+    permit: Arc<Permit>,
 }
 
 impl OpenFiles {
@@ -65,11 +65,11 @@ impl OpenFiles {
     }
 
     /// `None`: as many are open as may be.
-    pub(super) fn permit(self: &Arc<Self>) -> Option<Permit> {
+    pub(super) fn permit(self: &Arc<Self>) -> Option<Arc<Permit>> {
         let most = self.most();
         let more = |open: usize| (open < most).then_some(open + 1);
         let taken = self.open.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more);
-        taken.is_ok().then(|| Permit(self.clone()))
+        taken.is_ok().then(|| Arc::new(Permit(self.clone())))
     }
 }
 
@@ -84,11 +84,13 @@ impl Drop for Permit {
 }
 
 impl OpenFile {
-    pub(super) fn new(file: File, permit: Permit) -> Self {
-        Self {
-            file,
-            _permit: permit,
-        }
+    pub(super) fn new(file: File, permit: Arc<Permit>) -> Self {
+        Self { file, permit }
+    }
+
+    /// Its permit, for the file that replaces it.
+    pub(super) fn permit(&self) -> Arc<Permit> {
+        self.permit.clone()
     }
 }
 

@@ -15,7 +15,7 @@ use std::sync::Arc;
 use tidegate_shm::{FileId, OpenError, is_locked, is_too_many_open};
 
 use super::header::Changing;
-use super::open_files::{OpenFile, OpenFiles};
+use super::open_files::{OpenFile, Permit};
 use super::{Limits, Room, weight};
 use crate::layout::{HEADER_SIZE, Header, Identity, Reject, Role, SegmentKind};
 use crate::record::SeriesRole;
@@ -99,8 +99,12 @@ pub(crate) struct SourceSeries {
 
 impl Source {
     /// Opens a file and checks its type and header. It reads no records yet. `path` is for people, and `at` leads to the file now.
-    pub(in crate::reader) fn open(path: &Path, at: &Path, files: &Arc<OpenFiles>) -> Result<Self, ReadError> {
-        let permit = files.permit().ok_or(ReadError::NoFile)?;
+    pub(in crate::reader) fn open(
+        path: &Path,
+        at: &Path,
+        permit: Option<Arc<Permit>>,
+    ) -> Result<Self, ReadError> {
+        let permit = permit.ok_or(ReadError::NoFile)?;
         let (file, metadata) = tidegate_shm::open(OpenOptions::new().read(true), at)?;
         let header = Header::parse(&page(&file)?)?;
         Ok(Source {
@@ -126,6 +130,11 @@ impl Source {
             alive: true,
             finished: false,
         })
+    }
+
+    /// The permit of its file, while that is open.
+    pub(in crate::reader) fn permit(&self) -> Option<Arc<Permit>> {
+        self.file.as_ref().map(OpenFile::permit)
     }
 
     /// The uses that the process refused.

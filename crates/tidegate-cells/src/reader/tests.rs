@@ -52,6 +52,20 @@ fn files_of_the_dead_are_closed_and_those_of_the_living_are_bounded() {
 }
 
 #[test]
+fn a_new_file_of_the_dead_is_read_while_no_more_files_may_be_open() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut bounded = reader(directory.path(), Limits::default());
+    bounded.open_files = OpenFiles::at_most(1);
+    for total in 1..=3 {
+        drop(process(directory.path()));
+        let mut other = reader(directory.path(), Limits::default());
+        other.fold(Duration::ZERO).unwrap();
+        let scan = bounded.scan();
+        assert_eq!((requests(&scan), scan.problems), (Some(total), Vec::new()));
+    }
+}
+
+#[test]
 fn a_file_waits_if_the_system_allows_no_more_open_files() {
     for (code, waits) in [(libc::EMFILE, true), (libc::ENFILE, true), (libc::EACCES, false)] {
         let error = ReadError::from(std::io::Error::from_raw_os_error(code));
