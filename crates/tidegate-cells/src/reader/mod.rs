@@ -459,8 +459,12 @@ impl Directory {
                 |path: &&PathBuf| !listed.contains(*path) && is_there(path.file_name().unwrap_or_default());
             paths.extend(by_path.keys().filter(is_left).cloned());
         }
-        // New files must not take the turn of known ones.
-        paths.sort_by_cached_key(|path| (!by_path.contains_key(path), path.clone()));
+        // New files must not take the turn of known ones. Those of folded processes count nothing.
+        paths.sort_by_cached_key(|path| {
+            let name = path.file_name().and_then(OsStr::to_str);
+            let is_folded = name.is_some_and(|name| folded.contains_key(name));
+            (is_folded, !by_path.contains_key(path), path.clone())
+        });
         if is_cut || paths.len() > self.limits.max_files {
             paths.truncate(self.limits.max_files);
             problems.push(Problem {

@@ -162,6 +162,21 @@ fn a_directory_with_too_many_names_is_folded_and_its_list_shrinks() {
 }
 
 #[test]
+fn files_of_folded_processes_take_no_turn_of_new_ones() {
+    let directory = tempfile::tempdir().unwrap();
+    let limits = Limits {
+        max_files: 2,
+        ..Limits::default()
+    };
+    let mut reader = reader(directory.path(), limits);
+    (0..2).for_each(|_| drop(process(directory.path())));
+    assert_eq!(requests(&reader.scan()), Some(2));
+    reader.fold(Duration::from_mins(1)).unwrap();
+    let _new = [process(directory.path()), process(directory.path())];
+    assert_eq!(requests(&reader.scan()), Some(4));
+}
+
+#[test]
 fn known_files_of_a_directory_that_can_not_be_opened_are_read_on() {
     let root = tempfile::tempdir().unwrap();
     let (path, other) = (root.path().join("cells"), root.path().join("other"));
