@@ -25,6 +25,9 @@ const LAST_CALLS: Duration = Duration::from_secs(2);
 /// The least time for a drain after a reload that was under way at the signal.
 const LAST_DRAIN: Duration = Duration::from_secs(2);
 
+/// The readers of cells have at most the limit of open files divided by this: connections may take three quarters.
+const CELLS: u64 = 4;
+
 /// Arguments of `run`.
 #[derive(Debug, Default, clap::Args)]
 #[command(
@@ -115,7 +118,8 @@ pub async fn serve(
     shared: Arc<Shared>,
     until: impl AsyncFnOnce(&mut Signals),
 ) -> Result<(), Failure> {
-    descriptors::raise();
+    let open_files = descriptors::raise() / CELLS;
+    tidegate_cells::limit_open_files(usize::try_from(open_files).unwrap_or(usize::MAX));
     if source.is_some() {
         // Before anything listens: requests that come during the start wait for its end.
         shared.reloads.support();

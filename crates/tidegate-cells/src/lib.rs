@@ -69,6 +69,7 @@ pub use layout::{Identity, Reject};
 #[cfg(feature = "reader")]
 pub use reader::{
     Changes, Directory, Folded, Follower, Limits, Problem, Process, Room, Scan, SharedDirectory,
+    limit_open_files,
 };
 pub use spec::{FamilySpec, GaugeMode, Kind};
 pub use store::{Options, Refused, Store};

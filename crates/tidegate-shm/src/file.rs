@@ -53,6 +53,12 @@ pub fn open(options: &mut OpenOptions, path: &Path) -> Result<(File, Metadata), 
     Ok((file, metadata))
 }
 
+/// Whether the system refuses because this process, or all together, have too many files open.
+pub fn is_too_many_open(error: &io::Error) -> bool {
+    let codes = [libc::EMFILE, libc::ENFILE].map(Some);
+    codes.contains(&error.raw_os_error())
+}
+
 fn refusal(source: io::Error) -> OpenError {
     // The errors of `open` for a symbolic link, a directory to be written and a socket.
     let not_regular = [libc::ELOOP, libc::EISDIR, libc::ENXIO].map(Some);

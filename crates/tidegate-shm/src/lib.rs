@@ -20,7 +20,10 @@ compile_error!("the reservation of memory and the guard of mappings need Linux")
 mod file;
 mod map;
 
-pub use file::{FileId, LockHolder, OpenError, PinnedDirectory, is_locked, open, read_at, reserve, try_lock};
+pub use file::{
+    FileId, LockHolder, OpenError, PinnedDirectory, is_locked, is_too_many_open, open, read_at, reserve,
+    try_lock,
+};
 pub use map::fork::at_fork;
 pub use map::mapping::{Loads, Mapping};
 pub use map::region::{Backing, Pinned, Region, Slot};

@@ -211,15 +211,18 @@ impl Cells {
         } else {
             self.due.extend(changes.series);
         }
-        if self.is_alive {
-            self.extend_lease(was_alive);
-        } else if !was_alive && has_news && self.repeats.has_begun() {
-            self.show_last_counts();
-        }
         let is_first = !self.repeats.has_begun();
         let before = self.sent.finished();
-        if is_first && !self.is_alive && self.is_of_pod && before != 0 && before == self.contents() {
-            // The receiver before a reload has sent just this. As for repeats, the pod may have been deleted.
+        // The receiver before a reload has sent just this.
+        let is_sent =
+            is_first && !self.is_alive && self.is_of_pod && before != 0 && before == self.contents();
+        if self.is_alive {
+            self.extend_lease(was_alive);
+        } else if !was_alive && has_news && !is_sent && (!is_first || before != 0) {
+            self.show_last_counts();
+        }
+        if is_sent {
+            // As for repeats, the pod may have been deleted.
             self.mark_all_sent();
         }
         if self.retry.is_none_or(|at| now >= at) {

@@ -244,11 +244,13 @@ impl Directories {
 
     /// Takes up directories that are new, and forgets refused paths that are gone.
     fn list(&mut self, now: Instant) {
-        let listed: Vec<_> = self
+        let mut listed: Vec<_> = self
             .patterns
             .iter()
             .flat_map(|pattern| paths::list(pattern))
             .collect();
+        // The configuration may name a path that a glob finds too, such as a link. Then the name counts.
+        listed.sort_by_key(|listed| listed.is_found);
         let before = std::mem::take(&mut self.refused);
         self.refused_further = 0;
         let mut lines = 0;

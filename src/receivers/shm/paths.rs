@@ -45,7 +45,9 @@ fn has_glob(text: &str) -> bool {
 /// The directories that a pattern names before its first glob. `None`: it has no glob.
 fn named_part(pattern: &str) -> Option<PathBuf> {
     let is_glob = |part: &Component<'_>| has_glob(&part.as_os_str().to_string_lossy());
-    let parts: Vec<_> = Path::new(pattern).components().collect();
+    // The paths that are found do not begin with `./`.
+    let parts = Path::new(pattern).components();
+    let parts: Vec<_> = parts.filter(|part| *part != Component::CurDir).collect();
     let first = parts.iter().position(is_glob)?;
     Some(parts.iter().take(first).collect())
 }
@@ -108,6 +110,9 @@ mod tests {
         );
         assert_eq!(listed("link/*"), [found("link/cells", None)]);
         assert_eq!(listed("link"), [("link".to_owned(), false, None)]);
+        for (pattern, named) in [("./link/*", "link"), ("link/*", "link"), ("./*", "")] {
+            assert_eq!(named_part(pattern), Some(PathBuf::from(named)));
+        }
     }
 
     #[test]

@@ -136,7 +136,7 @@ impl Directory {
         }
         if files.is_unlisted {
             // Files of folded processes would be taken for removed, and count again when they are seen.
-            let why = io::Error::other("it can't be listed, or has too many files");
+            let why = io::Error::other("it can't be listed");
             return Err(Error::io("fold", &self.path, why));
         }
         step()?;

@@ -15,6 +15,7 @@ mod value;
 mod weight;
 
 use std::collections::{BTreeMap, HashMap, HashSet};
+use std::ffi::OsStr;
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -33,6 +34,7 @@ pub use fold::Folded;
 pub use follow::{Changes, Follower};
 use merge::Merger;
 use open_files::OpenFiles;
+pub use open_files::limit_open_files;
 use process::{ReadError, Source};
 use rejected::Rejected;
 pub use shared::SharedDirectory;
@@ -159,7 +161,7 @@ pub struct Problem {
 struct Files {
     retained: Option<Arc<Source>>,
     unreadable_retained: Option<(PathBuf, String)>,
-    /// The directory could not be listed, or has too many names: some files are unknown.
+    /// The directory could not be listed: some files are unknown.
     is_unlisted: bool,
     /// Existing files whose processes the retained file contains.
     folded_files: HashSet<Identity>,
@@ -340,7 +342,7 @@ impl Directory {
                     why: e.to_string(),
                 });
                 (self.without_room, self.without_files) = (0, 0);
-                self.unlisted(self.last_retained.clone())
+                self.unlisted(self.last_retained.clone(), room)
             }
         }
     }
@@ -354,8 +356,13 @@ impl Directory {
         (self.without_room, self.without_files) = (0, 0);
     }
 
-    /// What is known of a directory that can't be listed.
-    fn unlisted(&self, retained: Option<Arc<Source>>) -> Files {
+    /// What is known of a directory that can't be listed. Its known files are open, and are read on.
+    fn unlisted(&mut self, retained: Option<Arc<Source>>, room: Room<'_>) -> Files {
+        for source in self.sources.values_mut() {
+            // It keeps the values that it has: a later look lists the directory, and says what is wrong with the file.
+            let _ = source.update(&self.limits, room);
+            self.without_room += usize::from(source.is_short());
+        }
         let folded = retained.iter().flat_map(|retained| &retained.folded);
         let folded = folded.map(|(identity, _)| *identity);
         Files {
@@ -428,7 +435,7 @@ impl Directory {
         let Some((mut paths, is_cut)) = self.list(pinned, problems) else {
             return Files {
                 unreadable_retained: files.unreadable_retained,
-                ..self.unlisted(files.retained)
+                ..self.unlisted(files.retained, room)
             };
         };
         let mut known = std::mem::take(&mut self.sources);
@@ -441,17 +448,23 @@ impl Directory {
             .collect();
         if is_cut {
             // Known files and those of folded processes may be among the names that were not read.
-            files.is_unlisted = true;
-            files.folded_files = folded.values().copied().collect();
-            let listed: HashSet<_> = paths.iter().cloned().collect();
-            let is_there = |path: &&PathBuf| {
-                let at = pinned.at(path.file_name().unwrap_or_default());
-                !listed.contains(*path) && at.symlink_metadata().is_ok()
+            let is_there = |name: &OsStr| {
+                let found = pinned.at(name).symlink_metadata();
+                !found.is_err_and(|e| e.kind() == io::ErrorKind::NotFound)
             };
-            paths.extend(by_path.keys().filter(is_there).cloned());
+            let left = folded.iter().filter(|(name, _)| is_there(OsStr::new(name)));
+            files.folded_files.extend(left.map(|(_, identity)| *identity));
+            let listed: HashSet<_> = paths.iter().cloned().collect();
+            let is_left =
+                |path: &&PathBuf| !listed.contains(*path) && is_there(path.file_name().unwrap_or_default());
+            paths.extend(by_path.keys().filter(is_left).cloned());
         }
-        // New files must not take the turn of known ones.
-        paths.sort_by_cached_key(|path| (!by_path.contains_key(path), path.clone()));
+        // New files must not take the turn of known ones. Those of folded processes count nothing.
+        paths.sort_by_cached_key(|path| {
+            let name = path.file_name().and_then(OsStr::to_str);
+            let is_folded = name.is_some_and(|name| folded.contains_key(name));
+            (is_folded, !by_path.contains_key(path), path.clone())
+        });
         if is_cut || paths.len() > self.limits.max_files {
             paths.truncate(self.limits.max_files);
             problems.push(Problem {
@@ -553,7 +566,7 @@ impl Directory {
         let is_new = known.is_none();
         let mut source = match known {
             Some(source) => source,
-            None => Source::open(path, at, &self.open_files)?,
+            None => Source::open(path, at, self.open_files.permit())?,
         };
         let identity = source.header.identity;
         let name = format!("{identity}{SUFFIX}");
@@ -602,7 +615,11 @@ impl Directory {
         }
         let mut source = match self.next_retained.take().filter(|next| next.inode == inode) {
             Some(begun) => begun,
-            None => Source::open(path, at, &self.open_files)?,
+            None => {
+                // It takes over the permit: the last one is closed when this one is read.
+                let last = self.last_retained.as_deref().and_then(Source::permit);
+                Source::open(path, at, last.or_else(|| self.open_files.permit()))?
+            }
         };
         if source.header.role != Role::Retained {
             return Err(Reject::OtherName.into());

@@ -10,18 +10,24 @@ use std::sync::{Arc, OnceLock};
 
 use tidegate_shm::open_files_limit;
 
-/// The readers have at most the limit of the system divided by this. Connections of a gateway may take three quarters.
-const SHARE: u64 = 4;
+/// The readers leave the limit of the system divided by this to the rest of the program, unless it sets another number.
+const REST: u64 = 4;
+
+/// Sets the most files that all readers of this process together have open. The first call counts. Without one, it is three
+/// quarters of the limit of the system, which a process can raise.
+pub fn limit_open_files(most: usize) {
+    OpenFiles::shared().limit(most);
+}
 
 /// The number of open files, and the most of them.
 #[derive(Debug, Default)]
 pub(super) struct OpenFiles {
     open: AtomicUsize,
-    /// `None`: by the limit of the system, which a process can raise.
-    most: Option<usize>,
+    /// Unset: by the limit of the system.
+    most: OnceLock<usize>,
 }
 
-/// The permit for one open file.
+/// The permit for one open file, and for the one that replaces it.
 #[derive(Debug)]
 pub(super) struct Permit(Arc<OpenFiles>);
 
@@ -30,7 +36,7 @@ pub(super) struct Permit(Arc<OpenFiles>);
 pub(super) struct OpenFile {
     // Fields drop in order: it is closed before the permit is free.
     file: File,
-    _permit: Permit,
+    permit: Arc<Permit>,
 }
 
 impl OpenFiles {
@@ -44,19 +50,31 @@ impl OpenFiles {
     pub(super) fn at_most(most: usize) -> Arc<Self> {
         Arc::new(Self {
             open: AtomicUsize::new(0),
-            most: Some(most),
+            most: OnceLock::from(most),
         })
     }
 
+    fn limit(&self, most: usize) {
+        let _ = self.most.set(most); // the first one stays
+    }
+
+    /// The most open files.
+    fn most(&self) -> usize {
+        let set = self.most.get().copied();
+        set.unwrap_or_else(|| most_by_default(open_files_limit()))
+    }
+
     /// `None`: as many are open as may be.
-    pub(super) fn permit(self: &Arc<Self>) -> Option<Permit> {
-        let most = self
-            .most
-            .unwrap_or_else(|| usize::try_from(open_files_limit() / SHARE).unwrap_or(usize::MAX));
+    pub(super) fn permit(self: &Arc<Self>) -> Option<Arc<Permit>> {
+        let most = self.most();
         let more = |open: usize| (open < most).then_some(open + 1);
         let taken = self.open.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more);
-        taken.is_ok().then(|| Permit(self.clone()))
+        taken.is_ok().then(|| Arc::new(Permit(self.clone())))
     }
+}
+
+fn most_by_default(limit: u64) -> usize {
+    usize::try_from(limit - limit / REST).unwrap_or(usize::MAX)
 }
 
 impl Drop for Permit {
@@ -66,11 +84,13 @@ impl Drop for Permit {
 }
 
 impl OpenFile {
-    pub(super) fn new(file: File, permit: Permit) -> Self {
-        Self {
-            file,
-            _permit: permit,
-        }
+    pub(super) fn new(file: File, permit: Arc<Permit>) -> Self {
+        Self { file, permit }
+    }
+
+    /// Its permit, for the file that replaces it.
+    pub(super) fn permit(&self) -> Arc<Permit> {
+        self.permit.clone()
     }
 }
 
@@ -99,5 +119,11 @@ mod tests {
     fn the_readers_of_a_process_share_a_part_of_its_limit() {
         assert!(Arc::ptr_eq(&OpenFiles::shared(), &OpenFiles::shared()));
         assert!(OpenFiles::shared().permit().is_some());
+        assert_eq!(most_by_default(1024), 768);
+        let files = OpenFiles::default();
+        assert_eq!(files.most(), most_by_default(open_files_limit()));
+        files.limit(1);
+        files.limit(5);
+        assert_eq!(files.most(), 1);
     }
 }

@@ -12,10 +12,10 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use tidegate_shm::{FileId, OpenError, is_locked};
+use tidegate_shm::{FileId, OpenError, is_locked, is_too_many_open};
 
 use super::header::Changing;
-use super::open_files::{OpenFile, OpenFiles};
+use super::open_files::{OpenFile, Permit};
 use super::{Limits, Room, weight};
 use crate::layout::{HEADER_SIZE, Header, Identity, Reject, Role, SegmentKind};
 use crate::record::SeriesRole;
@@ -36,14 +36,14 @@ pub(crate) enum ReadError {
     #[error(transparent)]
     Rejected(#[from] Reject),
     #[error(transparent)]
-    Io(#[from] io::Error),
+    Io(io::Error),
     /// There is none for the file of this process.
     #[error("memory is short; the gateway reads the file later")]
     NoRoom(Identity),
     /// An earlier read took long and failed, for this reason.
     #[error("{0}")]
     RejectedBefore(String),
-    /// As many files are open as may be.
+    /// As many files are open as may be, or as the system allows.
     #[error("too many files are open; the reader reads the file later")]
     NoFile,
 }
@@ -99,8 +99,12 @@ pub(crate) struct SourceSeries {
 
 impl Source {
     /// Opens a file and checks its type and header. It reads no records yet. `path` is for people, and `at` leads to the file now.
-    pub(in crate::reader) fn open(path: &Path, at: &Path, files: &Arc<OpenFiles>) -> Result<Self, ReadError> {
-        let permit = files.permit().ok_or(ReadError::NoFile)?;
+    pub(in crate::reader) fn open(
+        path: &Path,
+        at: &Path,
+        permit: Option<Arc<Permit>>,
+    ) -> Result<Self, ReadError> {
+        let permit = permit.ok_or(ReadError::NoFile)?;
         let (file, metadata) = tidegate_shm::open(OpenOptions::new().read(true), at)?;
         let header = Header::parse(&page(&file)?)?;
         Ok(Source {
@@ -126,6 +130,11 @@ impl Source {
             alive: true,
             finished: false,
         })
+    }
+
+    /// The permit of its file, while that is open.
+    pub(in crate::reader) fn permit(&self) -> Option<Arc<Permit>> {
+        self.file.as_ref().map(OpenFile::permit)
     }
 
     /// The uses that the process refused.
@@ -249,6 +258,16 @@ impl SourceSeries {
             Some(value.clone())
         };
         spec.labels.iter().filter_map(value).collect() // each is there
+    }
+}
+
+impl From<io::Error> for ReadError {
+    fn from(error: io::Error) -> Self {
+        if is_too_many_open(&error) {
+            ReadError::NoFile
+        } else {
+            ReadError::Io(error)
+        }
     }
 }
 

@@ -4,6 +4,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use super::open_files::OpenFiles;
+use super::process::ReadError;
 use super::rejected::Rejected;
 use super::{Directory, Limits, NAMES, RETAINED, Scan};
 use crate::spec::{FamilySpec, GaugeMode, Kind};
@@ -51,6 +52,28 @@ fn files_of_the_dead_are_closed_and_those_of_the_living_are_bounded() {
 }
 
 #[test]
+fn a_new_file_of_the_dead_is_read_while_no_more_files_may_be_open() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut bounded = reader(directory.path(), Limits::default());
+    bounded.open_files = OpenFiles::at_most(1);
+    for total in 1..=3 {
+        drop(process(directory.path()));
+        let mut other = reader(directory.path(), Limits::default());
+        other.fold(Duration::ZERO).unwrap();
+        let scan = bounded.scan();
+        assert_eq!((requests(&scan), scan.problems), (Some(total), Vec::new()));
+    }
+}
+
+#[test]
+fn a_file_waits_if_the_system_allows_no_more_open_files() {
+    for (code, waits) in [(libc::EMFILE, true), (libc::ENFILE, true), (libc::EACCES, false)] {
+        let error = ReadError::from(std::io::Error::from_raw_os_error(code));
+        assert_eq!(matches!(error, ReadError::NoFile), waits, "{error}");
+    }
+}
+
+#[test]
 fn the_limits_of_a_process_do_not_hold_for_the_file_of_the_dead() {
     let directory = tempfile::tempdir().unwrap();
     let limits = Limits {
@@ -95,7 +118,7 @@ fn many_names_are_one_problem_and_take_no_turn_of_known_files() {
     assert_eq!(requests(&reader.scan()), Some(1));
     std::fs::write(path.join("0"), b"").unwrap();
     let mut made = 0;
-    for (names, may_fold) in [(10, true), (2 * NAMES, false)] {
+    for names in [10, 2 * NAMES] {
         for number in made..names {
             std::fs::hard_link(path.join("0"), path.join(format!("0-{number}.cells"))).unwrap();
         }
@@ -104,8 +127,75 @@ fn many_names_are_one_problem_and_take_no_turn_of_known_files() {
         assert_eq!(requests(&scan), Some(1), "{names} names");
         let why: Vec<_> = scan.problems.iter().map(|problem| problem.why.as_str()).collect();
         assert_eq!(why, ["more files than the limit", "too short for a header"]);
-        assert_eq!(reader.fold(Duration::ZERO).is_ok(), may_fold, "{names} names");
+        assert!(reader.fold(Duration::ZERO).is_ok(), "{names} names");
     }
+}
+
+#[test]
+fn a_directory_with_too_many_names_is_folded_and_its_list_shrinks() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path();
+    let store = process(path);
+    let limits = Limits {
+        max_files: 2,
+        ..Limits::default()
+    };
+    let mut reader = reader(path, limits);
+    assert_eq!(requests(&reader.scan()), Some(1));
+    std::fs::write(path.join("0"), b"").unwrap();
+    for number in 0..2 * NAMES {
+        std::fs::hard_link(path.join("0"), path.join(format!("0-{number}.cells"))).unwrap();
+    }
+    drop(store);
+    let list = |reader: &Directory| reader.last_retained.as_ref().unwrap().folded.len();
+    // Its file stays for the grace period, and counts once.
+    for (grace, folded, removed, left) in [
+        (Duration::from_mins(1), 1, 0, 1),
+        (Duration::ZERO, 0, 1, 1),
+        (Duration::ZERO, 0, 0, 0),
+    ] {
+        let done = reader.fold(grace).unwrap();
+        assert_eq!((done.processes.len(), done.removed), (folded, removed));
+        assert_eq!(requests(&reader.scan()), Some(1));
+        assert_eq!(list(&reader), left);
+    }
+}
+
+#[test]
+fn files_of_folded_processes_take_no_turn_of_new_ones() {
+    let directory = tempfile::tempdir().unwrap();
+    let limits = Limits {
+        max_files: 2,
+        ..Limits::default()
+    };
+    let mut reader = reader(directory.path(), limits);
+    (0..2).for_each(|_| drop(process(directory.path())));
+    assert_eq!(requests(&reader.scan()), Some(2));
+    reader.fold(Duration::from_mins(1)).unwrap();
+    let _new = [process(directory.path()), process(directory.path())];
+    assert_eq!(requests(&reader.scan()), Some(4));
+}
+
+#[test]
+fn known_files_of_a_directory_that_can_not_be_opened_are_read_on() {
+    let root = tempfile::tempdir().unwrap();
+    let (path, other) = (root.path().join("cells"), root.path().join("other"));
+    let store = process(&path);
+    let mut reader = reader(&path, Limits::default());
+    assert_eq!(requests(&reader.scan()), Some(1));
+    std::fs::rename(&path, &other).unwrap();
+    std::fs::write(&path, b"").unwrap();
+    let family = store.family(&FamilySpec::new("requests", Kind::Counter)).unwrap();
+    family.with(&[]).counter().unwrap().add(1);
+    let check = |reader: &mut Directory, alive: bool| {
+        let scan = reader.scan();
+        assert_eq!((requests(&scan), scan.problems.len()), (Some(2), 1));
+        assert_eq!(scan.processes[0].alive, alive);
+    };
+    check(&mut reader, true);
+    drop(family);
+    drop(store);
+    check(&mut reader, false);
 }
 
 #[test]

@@ -12,7 +12,7 @@ use tidegate_engine::{DataQuality, Freshness, Key, UnixNanos};
 
 use crate::component::Evaluation;
 
-/// A source that is silent for this long is forgotten, in nanoseconds.
+/// A source that is silent for this long is forgotten, unless its lease is longer. In nanoseconds.
 const MEMORY_NS: u64 = 600_000_000_000;
 
 /// The longest distance between a target's markers and its `up`, which may come in two requests. In nanoseconds.
@@ -71,7 +71,8 @@ impl ExpectedSources {
             match known.health {
                 SourceHealth::Failed => false,
                 SourceHealth::Ended(at) => now.saturating_sub(at) <= APART_NS,
-                SourceHealth::Alive | SourceHealth::Overdue => now.saturating_sub(known.heard) <= MEMORY_NS,
+                SourceHealth::Alive => true,
+                SourceHealth::Overdue => now.saturating_sub(known.heard) <= MEMORY_NS,
             }
         });
         // Where nobody is expected, the dead make the value.
@@ -233,5 +234,8 @@ mod tests {
         };
         assert_eq!(state(60, 90), Some(Freshness::Fresh));
         assert_eq!(state(3, 2), Some(Freshness::Stale));
+        // It may be longer than silent sources are remembered.
+        assert_eq!(state(1200, 1800), Some(Freshness::Fresh));
+        assert_eq!(state(1801, 1800), Some(Freshness::Stale));
     }
 }

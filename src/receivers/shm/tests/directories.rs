@@ -79,11 +79,19 @@ fn a_link_to_a_directory_is_not_read_a_second_time() {
     scene.look();
     assert_eq!(scene.directories.open.len(), 1);
     assert!(scene.directories.refused[&link].contains("symbolic link"));
-    // A path in the configuration may be one.
-    scene.directories.patterns = vec![link.display().to_string()];
-    scene.reload();
-    scene.look();
-    assert!(scene.directories.open.contains_key(&link));
+    // A path in the configuration may be one, also if a glob finds it too.
+    let (named, glob) = (link.display().to_string(), scene.directories.patterns[0].clone());
+    for patterns in [
+        vec![named.clone()],
+        vec![named.clone(), glob.clone()],
+        vec![glob, named],
+    ] {
+        scene.directories.patterns = patterns;
+        scene.reload();
+        scene.look();
+        assert!(scene.directories.open.contains_key(&link));
+        assert!(scene.directories.refused.is_empty());
+    }
 }
 
 #[test]

@@ -178,6 +178,33 @@ fn a_process_that_no_look_has_seen_alive_counts_for_a_living_source() {
 }
 
 #[test]
+fn a_process_that_has_run_during_a_reload_counts_for_a_living_source() {
+    let pod = "0f4b8a52-3c1d-4e6f-9a7b-0123456789ab";
+    let mut scene = Scene::new("{fold: false}");
+    let store = scene.process(pod, "llm");
+    count(&store, "a", 3);
+    scene.look();
+    drop(store);
+    (0..2).for_each(|_| scene.look());
+    let lease = scene.lease();
+    assert!(lease.is_dead());
+    // Nothing has run in the first reload.
+    for has_run in [false, true] {
+        let touched = lease.touched();
+        scene.reload();
+        let taker = LeaseTaker::of(&mut scene);
+        (0..2).for_each(|_| scene.look());
+        let sent = if has_run { vec![false] } else { Vec::new() };
+        assert_eq!(*taker.0.lock(), sent);
+        assert!(lease.is_dead());
+        assert_eq!(lease.touched() > touched, has_run);
+        let short = scene.process(pod, "llm");
+        count(&short, "a", 4);
+        drop(short);
+    }
+}
+
+#[test]
 fn a_reload_goes_on_with_the_lease_of_a_directory() {
     let mut scene = Scene::new("{fold: false}");
     let store = scene.process("a", "llm");
