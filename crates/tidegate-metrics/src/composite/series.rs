@@ -117,7 +117,11 @@ pub(super) fn update<H: Instrument>(handle: &H, now: UnixNanos) {
 
 fn update_watchers<H: Instrument>(handle: &H, side: &Side, watch: &mut Watch, now: UnixNanos) {
     let Some(value) = handle.read() else { return };
-    let Some(seen) = watch.seen.replace(Seen::of(value)) else {
+    let mut read = Seen::of(value);
+    if let Some(seen) = &watch.seen {
+        read.leave_uncounted(seen);
+    }
+    let Some(seen) = watch.seen.replace(read) else {
         return;
     };
     // After the value: the next look reports extremes of values that are not in it.
@@ -146,6 +150,20 @@ impl Seen {
             Value::Gauge(value) => Self::Level(value),
             Value::Histogram(value) => Self::Explicit(explicit(value)),
             Value::Exponential(value) => Self::Exponential(value),
+        }
+    }
+
+    /// Leaves what the sum has grown without a new count to the next look. A thread adds to the sum and counts one after the
+    /// other, and a look may come between.
+    fn leave_uncounted(&mut self, before: &Self) {
+        match (self, before) {
+            (Self::Explicit(read), Self::Explicit(before)) if read.count == before.count => {
+                read.sum = before.sum
+            }
+            (Self::Exponential(read), Self::Exponential(before)) if read.count == before.count => {
+                read.sum = before.sum;
+            }
+            _ => {}
         }
     }
 
@@ -271,5 +289,42 @@ fn explicit(value: HistogramValue) -> engine::Histogram {
         max: None,
         bounds: value.bounds,
         counts: value.counts,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn seen(count: u64, sum: f64) -> Seen {
+        Seen::Explicit(engine::Histogram {
+            count,
+            sum: Some(sum),
+            min: None,
+            max: None,
+            bounds: Vec::from([10.0]).into(),
+            counts: vec![count, 0],
+        })
+    }
+
+    #[test]
+    fn a_look_between_the_sum_and_the_count_loses_nothing() {
+        let mut told = Vec::new();
+        let mut before = seen(1, 5.0);
+        for mut read in [seen(1, 7.0), seen(2, 7.0), seen(3, 7.0), seen(3, 10.0)] {
+            read.leave_uncounted(&before);
+            read.compare(&before, None, 0.0, 0, |added| {
+                told.extend(added.map(|added| (added.count, added.sum)));
+                added.is_some()
+            });
+            before = read;
+        }
+        let mut all = seen(4, 10.0);
+        all.leave_uncounted(&before);
+        all.compare(&before, None, 0.0, 0, |added| {
+            told.extend(added.map(|added| (added.count, added.sum)));
+            added.is_some()
+        });
+        assert_eq!(told, [(1.0, 2.0), (1.0, 0.0), (1.0, 3.0)]);
     }
 }
