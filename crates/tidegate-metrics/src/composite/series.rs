@@ -158,7 +158,7 @@ impl Seen {
     fn leave_uncounted(&mut self, before: &Self) {
         match (self, before) {
             (Self::Explicit(read), Self::Explicit(before)) if read.count == before.count => {
-                read.sum = before.sum
+                read.sum = before.sum;
             }
             (Self::Exponential(read), Self::Exponential(before)) if read.count == before.count => {
                 read.sum = before.sum;
